@@ -86,10 +86,11 @@ class TiledRelative(TiledBias):
     `ahead` is j − i for the pairs with an offset of 0.
     """
 
-    has_extra, what = True, "attention with a network of distance"
+    by_texts, what = False, "attention with a network of distance"
 
     def __init__(self, band: DiagonalBand, ahead: int, tensors: Tensors, learned: bool):
         self.band, self.tensors, self.learned = band, tuple(tensors), learned
+        self.largest = band.queries - 1
         heads, self.tiles = slice(0, len(tensors[4])), []
         for start in band.rows[::ROWS]:
             rows = slice(start, min(start + ROWS, band.rows.stop))
@@ -107,10 +108,6 @@ class TiledRelative(TiledBias):
         units = [[x.nonzero().flatten() for x in both] for both in zip(on, bend, strict=True)]
         self.units = dict(zip(map(_place, self.tiles), units, strict=True))
 
-    def columns(self, tile: Tile) -> slice:
-        first = self.band.queries - tile.rows.stop + tile.keys.start
-        return slice(first, first + sum(tile.size) - 1)
-
     def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the network's input y, and w y + b of the units `bend`, for all pairs of a tile.
 
@@ -120,13 +117,13 @@ class TiledRelative(TiledBias):
         psi, rho, w, b, _ = t
         numbers = psi.new_empty(size, *tile.size)
         numbers[0], units = 1, numbers[size - len(bend) :]
-        view = skewed(psi[self.columns(tile)].unsqueeze(0), *tile.size)
+        view = skewed(psi[self.columns(tile)].unsqueeze(0), numbers.shape[1])
         torch.mul(view, rho[tile.rows].flip(0).unsqueeze(-1), out=numbers[1])
         lines = torch.stack((b[bend], w[bend]), 1)
         torch.mm(lines, numbers[:2].flatten(1), out=units.flatten(1))
         return numbers, units
 
-    def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor:
+    def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor:
         _, _, w, b, outer = t
         on, bend = self.units[_place(tile)]
         numbers, units = self.basis(tile, t, 2 + len(bend), bend)
@@ -177,7 +174,7 @@ class TiledRelative(TiledBias):
         some_rho = rho[tile.rows].flip(0).unsqueeze(-1)
         of_rho[tile.rows] += ((of_y * y).sum(-1) / some_rho.squeeze(-1)).flip(0)
         columns = y.new_zeros(n, n + m - 1)
-        torch.mul(of_y, some_rho, out=skewed(columns, n, m))
+        torch.mul(of_y, some_rho, out=skewed(columns, n))
         of_psi[self.columns(tile)] += columns.sum(0)
 
 

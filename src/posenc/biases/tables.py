@@ -254,12 +254,7 @@ class TiledTables(TiledBias):
 
     def __init__(self, tiles: list[Tile], band: DiagonalBand, tensors: Any, learned: bool):
         self.tiles, self.band, self.tensors, self.learned = tiles, band, tensors, learned
-        _, _, _, b, c = tensors
-        self.has_extra, self.adds_values = b is not None, c is not None
-
-    def columns(self, tile: Tile) -> slice:
-        first = tile.keys.start + self.band.queries - tile.rows.stop
-        return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
+        self.largest, self.adds_values = band.queries - 1, tensors[4] is not None
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
         """Return the rows of a table for the offsets that occur in one tile."""
@@ -267,9 +262,10 @@ class TiledTables(TiledBias):
         return table[..., self.columns(tile), :]
 
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
-        x = t[0][texts, tile.heads, tile.rows].flip(2)
+        x, y, a, b, _ = t
+        x = x[texts, tile.heads, tile.rows].flip(2)
         x = x if unit == 1 else x * unit
-        columns = x @ self.rows(t[2], tile).mT
+        columns = x @ self.rows(a, tile).mT
         if _seen_by_all(self.band, tile.rows, tile.keys) != tile.keys:
             # Column c has the difference most − c, which is hidden below `low` and above `high`. A
             # row that sees none of these keys would give NaN with −∞; a very low score is
@@ -277,16 +273,12 @@ class TiledTables(TiledBias):
             most, least = tile.rows.stop - 1 - tile.keys.start, torch.finfo(x.dtype).min / 4
             columns[..., max(0, most - self.band.low + 1) :] = least
             columns[..., : max(0, most - self.band.high)] = least
-        return columns
-
-    def extra(self, tile: Tile, t: Any, unit: float) -> Tensor | None:
-        _, y, _, b, _ = t
+        bias = skewed(columns, x.shape[2])
         if y is None or b is None:
-            return None
-        y = y[:, tile.heads, tile.keys]
+            return bias
+        y = y[texts, tile.heads, tile.keys]
         y = y if unit == 1 else y * unit
-        n, m = tile.size
-        return skewed(y @ self.rows(b, tile).mT, m, n).mT
+        return bias + skewed(y @ self.rows(b, tile).mT, y.shape[2]).mT
 
     def near_grad(
         self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor

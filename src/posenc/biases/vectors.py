@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
@@ -208,7 +208,7 @@ class TiledVectors(TiledBias):
 
     def __init__(self, band: DiagonalBand, x: Tensor, vectors: Tensor, group: int, learned: bool):
         self.band, self.tensors, self.learned = band, (x, vectors), learned
-        self.tiles = list(_tiles(band, x.shape[1], group))
+        self.tiles, self.largest = list(_tiles(band, x.shape[1], group)), _largest(band)
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
@@ -220,10 +220,6 @@ class TiledVectors(TiledBias):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.band.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)
         return self.held.room
-
-    def columns(self, tile: Tile) -> slice:
-        first = _largest(self.band) - (tile.rows.stop - 1 - tile.keys.start)
-        return slice(first, first + sum(tile.size) - 1)
 
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
         x, vectors = (
@@ -237,7 +233,7 @@ class TiledVectors(TiledBias):
         most = tile.rows.stop - 1 - tile.keys.start
         products[..., max(0, most - self.band.low + 1) :] = float("-inf")
         products[..., : max(0, most - self.band.high)] = float("-inf")
-        return products
+        return skewed(products, x.shape[2])
 
     def near_grad(
         self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor

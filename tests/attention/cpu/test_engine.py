@@ -21,13 +21,13 @@ def rows(size=ROWS):
 class Whole(TiledBias):
     """A learned bias of all pairs, (head, query, key), by tiles of whole rows."""
 
-    whole, joins, learned, has_extra = True, False, True, True
+    whole, joins, learned, by_texts = True, False, True, False
 
     def __init__(self, bias):
         self.tensors = (bias,)
         self.tiles = [Tile(slice(0, HEADS), some, slice(0, TOKENS)) for some in rows()]
 
-    def extra(self, tile, t, unit):
+    def near(self, tile, t, unit, texts):
         return t[0][None, tile.heads, tile.rows].flip(2) * unit
 
     def near_grad(self, tile, t, grads, texts, of_e, ds):
@@ -37,7 +37,7 @@ class Whole(TiledBias):
 class Columns(TiledBias):
     """A learned number for each query and each key: keys before the middle far, others near."""
 
-    learned = has_extra = True
+    learned = True
 
     def __init__(self, of_query, of_key):
         self.tensors, middle = (of_query, of_key), TOKENS // 2
@@ -55,11 +55,8 @@ class Columns(TiledBias):
         grads[1][:, :, tile.keys] += of_key
 
     def near(self, tile, t, unit, texts):
-        return t[0].new_zeros(1, 1, 1, sum(tile.size) - 1)
-
-    def extra(self, tile, t, unit):
         of_query, of_key = self.far(tile, t)
-        return (of_query.flip(2).unsqueeze(-1) + of_key) * unit
+        return (of_query.flip(2).unsqueeze(-1) + of_key)[texts] * unit
 
     def near_grad(self, tile, t, grads, texts, of_e, ds):
         self.far_grad(tile, t, grads, ds.sum(-1).flip(2), ds.sum(-2))
@@ -189,12 +186,12 @@ def test_a_view_has_rows_one_number_further_apart():
     for x in (numbers(2, n, n + m - 1), numbers(2, 1, n + m - 1)):
         for r in range(n):
             for j in range(m):
-                assert skewed(x, n, m)[1, r, j] == x[1, r % x.shape[1], r + j]
+                assert skewed(x, n)[1, r, j] == x[1, r % x.shape[1], r + j]
 
 
 def test_columns_are_zero_outside_of_their_view():
     """Against `skewed`: the two views are the same, and a sum loses nothing."""
     columns, view = zeros_around(torch.empty(0), (2,), 3, 4)
     view.copy_(numbers(2, 3, 4))
-    torch.testing.assert_close(skewed(columns, 3, 4), view)
+    torch.testing.assert_close(skewed(columns, 3), view)
     torch.testing.assert_close(columns.sum(), view.sum())

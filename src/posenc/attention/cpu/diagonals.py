@@ -55,8 +55,7 @@ def attended(call: Call, band: DiagonalBand) -> Tensor:
         q, k, v = widened(q, k, v, sinks)
     trains, (_, rows, keys, *_) = learned or call.trains, tiles[0]
     if len(tiles) == 1 and not trains and sinks is None and rows == slice(0, q.shape[2]):
-        bias = u[None, :, None, keys.start :]
-        bias = skewed(bias, rows.stop, keys.stop - keys.start)
+        bias = skewed(u[None, :, None, keys.start : rows.stop + keys.stop - 1], rows.stop)
         out = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, call.scale)[0].flip(2)
     else:
         terms = TiledDistance(u, band, tiles, learned)
@@ -181,6 +180,7 @@ class TiledDistance(TiledBias):
 
     def __init__(self, u: Tensor, band: DiagonalBand, tiles: list[Tile], learned: bool):
         self.tensors, self.band, self.tiles, self.learned = (u,), band, tiles, learned
+        self.largest = band.queries - 1
 
     def again(self) -> list[Tile]:
         band, heads = self.band, len(self.tensors[0])  # type: ignore
@@ -190,15 +190,9 @@ class TiledDistance(TiledBias):
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
         u = t[0][tile.heads, self.columns(tile)]
         u = u if unit == 1 else u * unit
-        return u.view(1, len(u), 1, -1)
+        return skewed(u.view(1, len(u), 1, -1), tile.rows.stop - tile.rows.start)
 
     def near_grad(
         self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
-
-    def columns(self, tile: Tile) -> slice:
-        """Return the slice of u with the offsets that occur in one tile."""
-        first = self.band.queries - tile.rows.stop + tile.keys.start
-        rows, keys = tile.rows, tile.keys
-        return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -4,9 +4,10 @@
 
 Each tile of a bias, n queries and m keys, has one of two forms:
 
-near  E, (text or 1, head, n or 1, n + m − 1), a number for each difference i − j. Rows are in
-      reverse order, so row r and key j use column r + j. The bias is a view of E with a row stride
-      that is larger by one, and the gradient of the bias is written into the same view of zeros.
+near  A matrix (text or 1, head, n, m), with its rows in reverse order. A bias that depends on the
+      difference i − j is a view of E, (text or 1, head, n or 1, n + m − 1), a number for each
+      difference: row r and key j use column r + j, so the row stride is larger by one. The gradient
+      of the bias is written into the same view of zeros.
 far   One number per query and one per key. torch's kernel adds the latter as a mask. For their
       gradients q and k get two more channels, (1, 0) and (0, 1), whose gradients are the sums of dS
       by query and by key.
@@ -65,52 +66,58 @@ class Tile(NamedTuple):
 class TiledBias:
     """Base class of biases that are computed tile by tile, with their gradients.
 
-    A near tile of n queries and m keys has its bias in a matrix E of n rows and n + m − 1 columns,
-    one column per distance; far tiles have one term per query and one per key.
+    A near tile of n queries and m keys has n + m − 1 distances, and its bias is often a view of a
+    matrix E with one column per distance; far tiles have one term per query and one per key.
 
     - `tiles`: tiles that contain every visible pair once
+    - `largest`: the difference i − j of the first of all columns, for `columns`
     - `tensors`: tensors of the bias. Methods receive them as `t`, and the tensors to which their
       gradients are added as `grads`
     - `learned`: True if `tensors` need gradients
     - `whole`: True if each tile of `again` contains all keys of its rows
-    - `has_extra`, `adds_values`: True if `extra` or `values` return a tensor
+    - `by_texts`: True if `near` computes only some texts, so that its results are small
+    - `adds_values`: True if `values` returns a tensor
     - `joins`: True if rows have several tiles, so that outputs are float32 or wider
     - `by_heads`: True if methods compute only the heads of a tile, so that tiles may be cut
     - `what`: name in messages
     """
 
     tiles: list[Tile]
+    largest: int
     tensors: tuple[Tensor | None, ...] = ()
-    learned = False
-    whole = has_extra = adds_values = False
-    joins, by_heads = True, False
+    learned = whole = adds_values = by_heads = False
+    by_texts = joins = True
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
         """Return the tiles for the backward pass, by default the same as in the forward pass."""
         return self.tiles
 
-    def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the bias of a tile as a matrix E, (query, distance), multiplied by `unit`.
+    def columns(self, tile: Tile) -> slice:
+        """Return the slice of all differences i − j, the largest first, that occur in a tile.
 
-        Called for near tiles, whose `far` is False. Returns None if the whole bias is in `extra`.
+        For a far tile, whose differences are equivalent, return one of them.
         """
-        return None
+        rows, keys = tile.rows, tile.keys
+        first = self.largest + 1 - rows.stop + keys.start
+        if tile.far:
+            return slice(first, first + 1)
+        return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)
 
-    def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return the bias of a tile that `near` cannot express, (text, head, query, key), or None.
+    def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor:
+        """Return the bias of a tile, (text, head, query, key), multiplied by `unit`.
 
-        The bias is multiplied by `unit`, and its queries are in reverse order.
+        The queries are in reverse order. Called for near tiles, whose `far` is False.
         """
-        return None
+        raise NotImplementedError
 
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Backpropagate through `near` and `extra`: add a tile's gradients of the bias to `grads`.
+        """Backpropagate through `near`: add a tile's gradients of the bias to `grads`.
 
-        - `of_e`: the gradient of E, (text, head, n, n + m − 1)
-        - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
+        - `ds`: the gradient of the bias, (text, head, n, m)
+        - `of_e`: the gradient of E, (text, head, n, n + m − 1), of which `ds` is a view
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
@@ -150,13 +157,13 @@ def by_tiles(
     return joined(*_forward(q, k, v, bias, bias.tensors, scale), sinks)[0]
 
 
-def skewed(x: Tensor, n: int, m: int) -> Tensor:
+def skewed(x: Tensor, n: int) -> Tensor:
     """Return a strided view of x with row r shifted left by r: y[…, r, j] = x[…, r, r + j].
 
     Shapes: (…, n or 1, n + m − 1) → (…, n, m).
     """
-    row = x.stride(-2) if x.shape[-2] > 1 else 0
-    return x.as_strided((*x.shape[:-2], n, m), (*x.stride()[:-2], row + 1, 1), x.storage_offset())
+    row, shape = x.stride(-2) if x.shape[-2] > 1 else 0, (*x.shape[:-2], n, x.shape[-1] - n + 1)
+    return x.as_strided(shape, (*x.stride()[:-2], row + 1, 1), x.storage_offset())
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
@@ -283,21 +290,15 @@ def _part(
         out, lse = flash(q, k, v, mask, scale, tile.causal)
         # A bias term per query shifts the query's log-sum-exp, but changes no softmax weight
         return out if c is None else out + c, lse if of_query is None else lse + of_query
-    e_, q = bias.near(tile, t, 1.0, ALL), q.flip(2)
-    extra = bias.extra(tile, t, 1.0) if bias.has_extra else None
-    view = extra if e_ is None else skewed(e_, n, m)
-    assert view is not None
-    if c is None and (extra is None or e_ is None):
+    view, q = bias.near(tile, t, 1.0, ALL), q.flip(2)
+    if c is None:
         out, lse = flash(q, k, v, view, scale)
         return out.flip(2), lse.flip(2)
     q, k, v = upcast(q), upcast(per_query_head(k, q)), upcast(per_query_head(v, q))
-    scores = torch.add(view, q @ k.mT, alpha=scale)
-    weights, lse = softmax(scores if extra is None else scores.add_(extra))
-    out = weights @ v
-    if c is not None:
-        columns, view = zeros_around(weights, weights.shape[:2], n, m)
-        view.copy_(weights)
-        out += columns @ c
+    weights, lse = softmax(torch.add(view, q @ k.mT, alpha=scale))
+    columns, view = zeros_around(weights, weights.shape[:2], n, m)
+    view.copy_(weights)
+    out = (weights @ v).add_(columns @ c)
     return out.flip(2), lse.flip(2)
 
 
@@ -420,8 +421,7 @@ class _Gradients:
                 k, v = per_query_head(k, q), per_query_head(v, q)
         else:
             grad, q, out, lse = (x.flip(2) for x in (grad, q, out, lse))
-            e_ = bias.near(tile, t, 1.0, ALL)
-            mask = bias.extra(tile, t, 1.0) if e_ is None else skewed(e_, n, m)
+            mask = bias.near(tile, t, 1.0, ALL)
         rest = lse, mask, self.scale, tile.causal
         dq, dk, dv = flash_backward(grad, q, k, v, out.to(q.dtype), *rest)
         if self.learns_far:
@@ -446,12 +446,12 @@ class _Gradients:
         its sum, which differs from 1 because L is rounded.
         """
         (n, m), heads = tile.size, tile.heads.stop - tile.heads.start
-        batch, extra = len(self.q), self.bias.extra(tile, self.t, LOG2_E)
-        most = batch if extra is not None else max(1, CACHED_SCORES // (heads * n * (n + m)))
+        batch, most = len(self.q), max(1, CACHED_SCORES // (heads * n * (n + m)))
+        most = most if self.bias.by_texts else batch
         for start in range(0, batch, most):
-            self._of_texts(tile, slice(start, min(start + most, batch)), extra)
+            self._of_texts(tile, slice(start, min(start + most, batch)))
 
-    def _of_texts(self, tile: Tile, texts: slice, extra: Tensor | None) -> None:
+    def _of_texts(self, tile: Tile, texts: slice) -> None:
         (n, m), bias, t, scale = tile.size, self.bias, self.t, self.scale
         at = texts, tile.heads, tile.rows
         keys = texts, key_heads(tile, self.q, self.k), tile.keys
@@ -464,12 +464,8 @@ class _Gradients:
         grouped_q = by_group(q)
         # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m); `exp` is many times slower
         # than `exp2` for hidden and very small weights
-        lse, e_ = self.lse[at].flip(2).unsqueeze(-1) * LOG2_E, bias.near(tile, t, LOG2_E, texts)
-        view = extra if e_ is None else skewed(e_, n, m)
-        assert view is not None
+        lse, view = self.lse[at].flip(2).unsqueeze(-1) * LOG2_E, bias.near(tile, t, LOG2_E, texts)
         p = torch.sub(view, lse, out=q.new_empty(*q.shape[:3], m))
-        if extra is not None and e_ is not None:
-            p += extra
         by_group(p).baddbmm_(grouped_q, k.mT, alpha=scale * LOG2_E)
         p.exp2_()
         total = share = None
@@ -490,7 +486,7 @@ class _Gradients:
         grouped_ds = ds.as_strided((len(k), shared * n, m), strides)
         torch.bmm(grouped_grad, v.mT, out=grouped_ds)
         if (c := bias.values(tile, t)) is not None:
-            ds += skewed(grad @ c.mT, n, m)
+            ds += skewed(grad @ c.mT, n)
             columns, of_p = zeros_around(q, q.shape[:2], n, m)
             of_p.copy_(p)
             of_values = columns.flatten(0, 2).mT @ grad.flatten(0, 2)
