@@ -305,8 +305,8 @@ def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mas
     out, causal = attend(x, x, x, nope), attend(x, x, x, nope, mask=masks.causal())
     torch.testing.assert_close(out[..., 3, :], out[..., 1, :])
     assert (causal[..., 3, :] - causal[..., 1, :]).abs().max() > 0.01
-    assert "Without a mask, attention does not see the order" in page("README.md")
-    assert "*Without positions or mask, attention computes the same" in page("README.md")
+    assert "Without a mask, attention ignores word order" in page("README.md")
+    assert "*Without positions or mask, both words" in page("README.md")
     glossary = page("docs/glossary.md")
     for begin in (
         "Two tokens of the same word",
