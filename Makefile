@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test slow core core-types core-tests quick thorough check lint words types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
+.PHONY: run test slow core core-types core-tests quick thorough check lint words types script fuzz resolve oldest newest table findings kernels cuda census cases release bench site weights weights-large servers
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -99,6 +99,10 @@ kernels:        ## the rotation by Numba and by Triton's interpreter, and ids be
 	python -m pytest -q -m slow tests/positions/test_diffusion.py
 	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
+
+# Needs torch for CUDA, pytest, pytest-xdist and hypothesis; nothing is installed, since CI has no GPU.
+cuda:           ## the rotation and attention on an NVIDIA GPU, against the CPU in float64
+	python -m pytest -q -n 8 --dist worksteal -o addopts=--import-mode=importlib -o filterwarnings=default tests/cuda
 
 # The oldest and the newest Python that are promised, which uv finds, or fetches where it may.
 PYTHONS ?= 3.11 3.13

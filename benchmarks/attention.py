@@ -85,9 +85,9 @@ class Candidate:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = masks.causal() if self.causal else None
         if q.shape[2] == k.shape[2]:
-            at = _from_hidden(self.encoding, q.shape[2])
+            at = _from_hidden(self.encoding, q.shape[2], q.device)
             return attend(q, k, v, self.encoding, at, mask=mask, implementation=self.path)
-        at, k_at, causal = _prepared_step(self.encoding, q.shape[2], k.shape[2])
+        at, k_at, causal = _prepared_step(self.encoding, q.shape[2], k.shape[2], q.device)
         mask = causal if self.causal else None
         return attend(q, k, v, self.encoding, at, k_at, mask, implementation=self.path)
 
@@ -111,12 +111,12 @@ class RowHeld:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if torch.is_grad_enabled() or q.shape[2] != 1:
             return Candidate(self.encoding)(q, k, v)
-        return _decoding(self.encoding, k.shape[2]).attend(q, k, v)
+        return _decoding(self.encoding, k.shape[2], q.device).attend(q, k, v)
 
 
 @cache
-def _decoding(encoding: Encoding, keys: int) -> Decoding:
-    at, k_at, _ = _prepared_step(encoding, 1, keys)
+def _decoding(encoding: Encoding, keys: int, device: torch.device) -> Decoding:
+    at, k_at, _ = _prepared_step(encoding, 1, keys, device)
     return Decoding(encoding, at, k_at)
 
 
@@ -128,29 +128,33 @@ class KeysTurnedBefore:
     plain: Run
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        at, _, _ = _prepared_step(self.rope, q.shape[2], k.shape[2])
+        at, _, _ = _prepared_step(self.rope, q.shape[2], k.shape[2], q.device)
         return self.plain(self.rope.on_queries(q, at), k, v)
 
 
 PLAIN = NoPE()
 
 
-def _from_hidden(encoding: Encoding, tokens: int) -> Any:
+def _from_hidden(encoding: Encoding, tokens: int, device: torch.device) -> Any:
     """Return the result of the hook `on_hidden`, or None for encodings without it."""
     if "on_hidden" not in encoding.acts_on:
         return None
-    return encoding.on_hidden(_hidden(tokens), encoding.prepare(sequence(tokens)))
+    at = encoding.prepare(sequence(tokens).to(device))
+    return encoding.on_hidden(_hidden(tokens, device), at)
 
 
 @cache
-def _hidden(tokens: int) -> Tensor:
-    return torch.randn(1, tokens, HEADS * DIM, generator=torch.Generator().manual_seed(1))
+def _hidden(tokens: int, device: torch.device) -> Tensor:
+    x = torch.randn(1, tokens, HEADS * DIM, generator=torch.Generator().manual_seed(1))
+    return x.to(device)
 
 
 @cache
-def _prepared_step(encoding: Encoding, queries: int, keys: int) -> tuple[Any, Any, Mask]:
+def _prepared_step(
+    encoding: Encoding, queries: int, keys: int, device: torch.device
+) -> tuple[Any, Any, Mask]:
     """Return the positions and the mask that a decoding step prepares once for all layers."""
-    q_pos, k_pos = sequence(queries, keys - queries), sequence(keys)
+    q_pos, k_pos = sequence(queries, keys - queries).to(device), sequence(keys).to(device)
     return encoding.prepare(q_pos), encoding.prepare(k_pos), masks.causal(q_pos, k_pos)
 
 
@@ -162,19 +166,18 @@ def torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def offsets(q, k):
-    return (torch.arange(q.shape[2]) + k.shape[2] - q.shape[2]).unsqueeze(-1) - torch.arange(
-        k.shape[2]
-    )
+    places = torch.arange(k.shape[2], device=q.device)
+    return places[k.shape[2] - q.shape[2] :].unsqueeze(-1) - places
 
 
 def masked(q, k, v, bias):
     bias = bias.masked_fill(offsets(q, k) < 0, float("-inf"))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.unsqueeze(0))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.unsqueeze(0).to(q.dtype))
 
 
 def alibi_matrix(q, k, v):
     """Compute ALiBi as in transformers' models, with a tokens × tokens bias made in each call."""
-    return masked(q, k, v, -slopes(HEADS).float().view(-1, 1, 1) * offsets(q, k))
+    return masked(q, k, v, -slopes(HEADS).float().to(q.device).view(-1, 1, 1) * offsets(q, k))
 
 
 @dataclass
@@ -198,10 +201,14 @@ class ShawMatrix:
 
     def __call__(self, q, k, v):
         row = self.encoding.row(offsets(q, k))
-        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.relative_keys[row])
+        keys, values = (
+            table[row].to(q.dtype)
+            for table in (self.encoding.relative_keys, self.encoding.relative_values)
+        )
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, keys)
         scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
         weights = scores.softmax(-1)
-        added = torch.einsum("bhij,ijd->bhid", weights, self.encoding.relative_values[row])
+        added = torch.einsum("bhij,ijd->bhid", weights, values)
         return weights @ v + added
 
 

@@ -16,6 +16,7 @@ from benchmarks import (
     adapter,
     attention,
     busy,
+    cuda,
     embeddings,
     rotation,
     serving,
@@ -30,9 +31,9 @@ from posenc.support.provenance import Provenance, since
 SCHEMA = 2
 PARTS = (
     "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
-    "fast", "busy",
+    "fast", "busy", "cuda",
 )  # fmt: skip
-BY_NAME = ("busy",)  # slow parts, which run only if they are named
+BY_NAME = ("busy", "cuda")  # parts which run only if they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -114,6 +115,10 @@ def benchmark(
     for part in wanted:
         if part not in PARTS:
             raise LookupError(f"`parts` must be of {', '.join(PARTS)}, got {part!r}.")
+    if "cuda" in wanted and not torch.cuda.is_available():
+        raise LookupError(
+            "`parts` must not contain 'cuda' on a machine without an NVIDIA GPU, got 'cuda'."
+        )
     begun = time.time()
     effort = QUICK if quick else FULL
     cases = cases or busy.Cases(effort.crowded)
@@ -178,6 +183,8 @@ def _jobs(
                     n, k, c, rounds, budget, cases.names
                 ),
             )
+    if part == "cuda":
+        yield from cuda.jobs(rounds)
     if part == "serving":
         for case in effort.served:
             yield (

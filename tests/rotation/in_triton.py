@@ -1,4 +1,7 @@
-"""Run by test_triton_kernel.py in Triton's interpreter: its kernel against the formula."""
+"""The kernel of Triton against the formula: in Triton's interpreter, or on a GPU.
+
+Run by test_triton_kernel.py, and on a GPU by tests/cuda/test_rotation.py.
+"""
 
 from itertools import product
 
@@ -23,7 +26,7 @@ def heads_of(heads, channels, dtype, strides):
 
 
 def same(one, other):
-    if one.dtype != torch.bfloat16:
+    if one.is_cuda or one.dtype != torch.bfloat16:
         return one.equal(other)
     # the interpreter cuts bfloat16 off where a GPU rounds
     return torch.allclose(one.float(), other.float(), rtol=2**-7, atol=0)
@@ -33,6 +36,7 @@ def main():
     from posenc.rotation.triton_kernel import by_triton  # not everybody has Triton
 
     torch.manual_seed(0)
+    torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
     cases = 0
     # Each width with each dtype in each layout, and each of the three strides with eight of these
     for layout, dtype, (channels, start, pairs) in product(LAYOUTS, DTYPES, WIDTHS):

@@ -55,9 +55,11 @@ class Flex(Path):
     def run(self, call: Call) -> Tensor:
         q, k, v, bias = call.q, call.k, call.v, call.bias
         channels, on_cpu = v.shape[-1], q.device.type == "cpu"
-        # On the CPU torch 2.13 reads past the last key if there are 8 or 16 channels
-        if on_cpu:
-            q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
+        # On the CPU torch 2.13 reads past the last key if there are 8 or 16 channels, and Triton
+        # multiplies at least 16 channels
+        least = 32 if on_cpu else 16
+        if min(x.shape[-1] for x in (q, v)) < least:
+            q, k, v = (F.pad(x, (0, max(0, least - x.shape[-1]))) for x in (q, k, v))
         pair = None if bias is None else bias.pair()
         score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
         if call.softcap is not None:
