@@ -82,7 +82,7 @@ CATALOG: tuple[Card, ...] = tuple(
 
 
 def find(name: str | Card | Encoding) -> Card:
-    """Return the card with this name; case, spaces, dashes and underscores do not matter.
+    """Return the card of the encoding with this name; case, spaces, "-" and "_" do not matter.
 
     An encoding outside of the catalogue gets a card without promises or a paper. Pass an instance,
     or `my_module.py:Mine` or `package.module:Mine`, which runs that code.

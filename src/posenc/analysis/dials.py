@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return a `Dial` for each RoPE pair, by method of context extension.
+    """Return, for each method of context extension, a `Dial` for each RoPE pair.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

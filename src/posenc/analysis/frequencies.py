@@ -98,7 +98,7 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return, by extension method, the new frequencies and the factor of cos and sin.
+    """Return, for each extension method, the new frequencies and the factor of cos and sin.
 
     All methods have their default settings.
 

@@ -50,7 +50,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """The errors of RoPE by position of the text's start, for each choice of dtypes in `WAYS`.
+    """RoPE's errors in texts that start at several positions, for each choice of dtypes in `WAYS`.
 
     NaN is stored as None.
     """

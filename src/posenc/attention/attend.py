@@ -134,7 +134,7 @@ def explain(
 
 
 def apply_qkv_hooks(call: Call) -> Call:
-    """Apply the hooks of queries, keys and values, after zeroing fully masked keys."""
+    """Zero fully masked keys and values, then apply the hooks of queries, keys and values."""
     if call.hides:
         call = zero_fully_masked(call)
     acts_on = call.acts_on

@@ -74,7 +74,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias itself computes the `by_weight` term, as the only one of the call."""
+    """Test whether the call has only one `by_weight` hook, and its bias computes the same term."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

@@ -169,7 +169,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, band: DiagonalBand, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the next block of queries, with scores, gates and counts of the block's near keys.
+    """Return the next block of queries, with scores, gates and counts of the keys near the block.
 
     The number of near keys is doubled until the counts of all earlier keys have reached `last`.
     """
@@ -191,10 +191,7 @@ def _nearest(
 
 
 def _hidden(block: NearAndFarKeys, band: DiagonalBand) -> int:
-    """Return the number of near keys that the first query of a block does not see.
-
-    These are later keys, which the causal mask hides.
-    """
+    """Return the number of keys after the first query of a block, which this query does not see."""
     return max(0, block.near.stop - 1 - block.rows.start + band.low)
 
 

@@ -39,7 +39,7 @@ def mirrored(
 
 
 def mirrored_chunks(q: Heads, k: Keys, w: Tensor, beta: Tensor) -> Chunks:
-    """Return the chunks of queries, keys and linear maps for self-attention with PaTH's scores."""
+    """Return the `Chunks` (queries, keys, matrices) for self-attention with PaTH's scores."""
     q, k, w, beta = (in_chunks(x) for x in (q, k, w, beta.unsqueeze(-1)))
     beta = beta.mT
     # The product of the matrices of some tokens is 1 − Σ_{s ≤ t} w_s T_ts w_tᵀ, where the matrix

@@ -109,7 +109,7 @@ class TiledRelative(TiledBias):
         self.units = dict(zip(map(_place, self.tiles), units, strict=True))
 
     def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the network's input y, and w y + b of the units `bend`, for all pairs of a tile.
+        """Compute the network's input y, and w y + b of the hidden units `bend`, for all pairs.
 
         Returns a tensor (`size`, query, key) that starts with 1 and y and ends with w y + b of each
         unit, and a view of the latter.

@@ -196,9 +196,9 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 def _parts(
     band: DiagonalBand, rows: slice, behind: DiagonalBand, ahead: DiagonalBand
 ) -> Iterator[tuple[slice, bool]]:
-    """Split the keys of the queries `rows`; yield (slice, True if beyond the reach of the table).
+    """Split the keys of the queries `rows` into slices; yield (slice, True if its keys are far).
 
-    Keys beyond the reach are far: on each side all of their offsets share a row of the table.
+    Far keys are beyond the reach of the table: on each side all of their offsets share a row.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.

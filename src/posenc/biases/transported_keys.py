@@ -1,6 +1,6 @@
-"""Attention scores of keys that are transformed by the linear map of each later token.
+"""Attention scores in which a key is multiplied by the matrix of each later token up to the query.
 
-    score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the map of token t
+    score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the matrix of token t
 
 Keys are transported from chunk to chunk: they are multiplied by one matrix for each chunk of
 tokens. torch's kernel computes the attention of a chunk's queries to all earlier keys, transported
@@ -34,15 +34,15 @@ KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """Queries, keys and linear maps of tokens in chunks, for scores of transformed keys.
+    """Queries, keys, and the matrices by which tokens transform earlier keys, in chunks of tokens.
 
     Shapes: (batch, head, chunk, …). The last chunk is padded.
 
     - `own`: dot products within a chunk, (query, key), valid for keys up to the query
     - `q`: queries transported back to the start of their chunk, (token, channel)
     - `k`: keys transported to the end of their chunk, (token, channel)
-    - `step`: product of the maps of the chunk, (channel, channel), or (1, channel) for a factor per
-      channel
+    - `step`: product of the matrices of the chunk, (channel, channel), or (1, channel) if they are
+      diagonal
     """
 
     own: Tensor
@@ -51,7 +51,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Transform earlier keys by the linear maps of chunk n, and append the keys of chunk n."""
+        """Multiply earlier keys by the matrices of chunk n, and append the keys of chunk n."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -61,7 +61,7 @@ Cut = Callable[..., Chunks]
 class TransportedBias(ScoreBias):
     """A bias that replaces the score of each key by the score of the transformed key.
 
-    The key is transformed by the linear maps of all later tokens up to the query.
+    The key is multiplied by the matrices of all later tokens up to the query.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -103,7 +103,7 @@ class TransportedBias(ScoreBias):
 
 
 class TransportedKeys(RunningSums):
-    """Mixin for prepared positions whose field `past` caches keys transformed by later tokens.
+    """Mixin for `Prepared` classes whose field `past` caches keys transformed by later tokens.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
     these tokens.
@@ -153,7 +153,7 @@ class TransportedKeys(RunningSums):
 def alike(x: Tensor, y: Tensor) -> bool:
     """Test whether two tensors have equal values.
 
-    Returns False unless both are on the CPU, and neither traced nor transformed.
+    Returns False unless both are plain tensors on the CPU, not traced or wrapped by torch.func.
     """
     return is_eager_cpu(x, y) and x.equal(y)
 
@@ -167,12 +167,12 @@ def in_chunks(x: Tensor) -> Tensor:
 
 
 def transported(k: Tensor, step: Tensor) -> Tensor:
-    """Multiply keys (batch, head, key, channel) by the product of the linear maps of a chunk."""
+    """Multiply keys (batch, head, key, channel) by the product of a chunk's matrices."""
     return k * step if step.shape[-2] == 1 else k @ step
 
 
 class _Transported(torch.autograd.Function):
-    """Attention to keys that later tokens have transformed, chunk by chunk, with gradients.
+    """Autograd function for attention with a `TransportedBias`, computed chunk by chunk.
 
     Each thread computes the chunks of its heads. They are stored for one backward pass; a second
     one recomputes them.
@@ -255,7 +255,7 @@ def _gradients(
     grad: Tensor, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, out: Tensor,
     lse: Tensor, kept: list[Tensor], scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the gradients of the `Chunks` tensors and of v, from the last chunk to the first."""
+    """Return the gradients of the `Chunks` tensors and of v; the last chunk is computed first."""
     chunks = Chunks(own, q, k, step)
     weights = _masked(own, scale).sub_(lse.unsqueeze(-1)).exp_()
     inner = (grad * out).sum(-1, keepdim=True)  # Σ dout · out

@@ -102,7 +102,7 @@ def _numba() -> dict[str, Any] | None:
 
 
 def _attention(device: str) -> dict[str, str]:
-    """Return the attention implementation that a few encodings use with a causal mask, by name."""
+    """Return, for a few encodings, the attention implementation used with a causal mask."""
     import torch
 
     from posenc.attention.attend import explain

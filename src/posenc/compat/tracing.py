@@ -1,4 +1,4 @@
-"""Detect compilers, tracers and function transforms, where tensors have no values."""
+"""Detect compilers, tracers and torch.func transforms, under which tensors have no values."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,12 +17,12 @@ def traced() -> bool:
 
 
 def transformed() -> bool:
-    """Return True while torch traces, or within transforms of functions: grad, vmap, jvp."""
+    """Return True while torch traces, or within torch.func transforms: grad, vmap, jvp."""
     return traced() or private_torch.transforming() or private_torch.forward_level() >= 0
 
 
 def unwrapped(x: Tensor) -> bool:
-    """Return True for a plain Tensor or Parameter that no transform has wrapped."""
+    """Return True for a plain Tensor or Parameter that no torch.func transform has wrapped."""
     if type(x) is not Tensor and type(x) is not nn.Parameter:
         return False
     return not (private_torch.transforming() and private_torch.is_wrapped(x))
@@ -49,7 +49,7 @@ def exporting_onnx() -> bool:
 
 
 def is_eager_cpu(*tensors: Tensor) -> bool:
-    """Return True if all tensors are on the CPU and are neither traced nor transformed."""
+    """Return True if all tensors are plain ones on the CPU, not traced or wrapped by torch.func."""
     if is_compiling() or private_torch.is_traced() or _recording:  # `traced`, without its call
         return False
     may_wrap = private_torch.transforming()
@@ -76,9 +76,9 @@ def has_values(*tensors: Tensor) -> bool:
 
 
 def beyond_gradients() -> bool:
-    """Return True under transforms that torch's attention kernels do not support.
+    """Return True under torch.func transforms that torch's attention kernels do not support.
 
-    These are forward derivatives, vmap, and nested transforms.
+    These are forward derivatives (jvp), vmap, and nested transforms.
     """
     if is_compiling():
         return False

@@ -134,7 +134,7 @@ def _for_query_heads(out: Tensor, x: Tensor, heads: int | None) -> bool:
 
 
 def _check_function(encoding: Any, bias: Any) -> None:
-    """Raise TypeError for a bias that is not a function of one query-key pair."""
+    """Raise TypeError unless `bias` is a Python function of the indices b, h, i and j."""
     if torch.compiler.is_compiling():
         return
     code = getattr(bias, "__code__", None)

@@ -121,7 +121,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
 
 class PartsAtPoints(Parts):
-    """Prepared positions of a `Sum` at points, such as (row, column)."""
+    """Prepared positions of a `Sum` of encodings, if positions have several axes: (row, column)."""
 
     shape = "token axis"
 

@@ -21,7 +21,7 @@ CHUNK = 64  # tokens in one matrix product
 
 
 class RunningSums:
-    """Mixin for prepared positions with running sums, which `append` continues in the new tokens.
+    """Mixin for `Prepared` classes with sums over tokens, which `append` continues in new tokens.
 
     class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """

@@ -30,7 +30,7 @@ PairBias = Callable[[Index, Index, Index, Index], Tensor]
 
 @runtime_checkable
 class BlockBias(Protocol):
-    """Protocol of a bias that is computed for blocks of queries and keys, not for single pairs."""
+    """Type of a bias object that computes blocks of queries and keys, instead of single pairs."""
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
         """Return the bias between some queries (the slice `rows`) and some keys (`keys`).

@@ -464,7 +464,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return `given`, or `given(1)` if it is a function, after checking the encoding's sizes."""
+    """Return the encoding `given`, or the result of a function `given(1)`, and check its sizes."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Create an object,"

@@ -97,7 +97,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """Range of angles that each RoPE pair covered in training: "all", "part", "new", "still".
+        """Angles that each RoPE pair covered in training, as "all", "part", "new" or "still".
 
         "all": a whole turn; "part": less than a turn, but all angles of the target length; "new":
         less than a turn, and the target length adds untrained angles; "still": not rotated.

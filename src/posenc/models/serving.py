@@ -42,7 +42,7 @@ def serving_folder(folder: str, to: int) -> dict[str, str]:
 def serving(
     model: str, before: dict[str, Any], after: dict[str, Any], spec: Spec, to: int
 ) -> dict[str, str]:
-    """Return, by server, a command line whose options extend the context of an unchanged model.
+    """Return, for each server, a command line that extends the context of an unchanged model.
 
     A server without an option for this gets a sentence instead of a command.
 

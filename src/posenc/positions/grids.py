@@ -16,7 +16,7 @@ NAMES = {PICTURE: "picture", VIDEO: "video"}
 
 
 class Grid(NamedTuple):
-    """Size of one picture or video: position ids of frames, and numbers of rows and columns."""
+    """One picture or video: the position ids of its frames, and the rows and columns of a frame."""
 
     number: int
     times: Tensor  # ids of the frames
@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """Sizes of all pictures and videos of a batch; `next` returns one size after another."""
+    """The pictures and videos of a batch; each call of `next` returns one of them as a `Grid`."""
 
     def __init__(
         self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
@@ -51,7 +51,7 @@ class Grids:
         self.used = dict.fromkeys(self.given, 0)
 
     def next(self, kind: int, tokens: int, exactly: bool = False) -> Grid:
-        """Return the size of the next picture or video, as given by `kind`.
+        """Return the `Grid` of the next picture or of the next video, as `kind` requires.
 
         Raises ValueError if it needs more than `tokens` tokens or, with `exactly`, fewer.
         """

@@ -94,7 +94,7 @@ class TiledBias:
         return self.tiles
 
     def columns(self, tile: Tile) -> slice:
-        """Return the slice of all differences i − j, the largest first, that occur in a tile.
+        """Return the slice of a tile in a vector of all differences i − j, the largest first.
 
         For a far tile, whose differences are equivalent, return one of them.
         """

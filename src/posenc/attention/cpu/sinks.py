@@ -67,7 +67,7 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
-    """Return `out` and `lse` with the sinks included in the softmax.
+    """Return output and log-sum-exps of attention, with the sinks included in the softmax.
 
     `out` is the attention output without sinks, (batch, head, query, value).
     """

@@ -44,7 +44,7 @@ class Profile:
 
     @property
     def weights(self) -> int:
-        """The number of weights in the linear maps of all layers, a measure of model size."""
+        """The number of weights in the linear layers of all blocks, a measure of model size."""
         return 12 * self.width**2 * self.layers
 
 

@@ -153,7 +153,7 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 def _predict(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> Predictions:
-    """Run a model on a batch in evaluation mode; return outputs by evaluation protocol."""
+    """Run a model on a batch in evaluation mode, and return its outputs under each protocol."""
     was_training = model.training
     model.eval()
     model = with_resized_table(model, task, batch.inputs.shape[1])
@@ -275,7 +275,7 @@ def _generated(
 def _logits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text token word"]]:
-    """Return the logits (text, token, word) of a batch, under each evaluation protocol."""
+    """Return the logits (text, token, word) of a batch under each evaluation protocol."""
     shape = batch.inputs.shape
     pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -310,7 +310,7 @@ def _cropped(batch: Batch, most: int) -> Batch:
 
 
 def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
-    """Compute the mean bits per character of each text, by evaluation protocol."""
+    """Compute the mean bits per character of each text under each evaluation protocol."""
     bits = {
         name: cross_entropy(logits.mT, batch.targets[:, -logits.shape[1] :], reduction="none")
         / log(2)

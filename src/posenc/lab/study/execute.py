@@ -230,7 +230,7 @@ def _cells(
 
 
 def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
-    """Return two dicts by task name: the settings that the task determines, and the `Task`."""
+    """Return two dicts keyed by task name: the settings that a task determines, and the `Task`."""
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)

@@ -608,7 +608,7 @@ def marks_order(n: int, random: Random) -> TaskText:
 
 
 def _marked(n: int, down: int, across: int, answer: str, random: Random) -> TaskText:
-    """Write an empty picture with a red mark, and a blue one `down` and `across` from it."""
+    """Write a picture with a red mark, and a blue mark `down` rows and `across` columns from it."""
     row, column = (random.randrange(max(0, -by), n - max(0, by)) for by in (down, across))
     patches = ["empty"] * n * n
     patches[row * n + column] = "red"

@@ -242,7 +242,7 @@ def _note_flat_settings(shared: Fields | None, config: Config) -> None:
 
 
 def _kept_defaults(default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the class defaults that a scaling in the config keeps: RoPE base and rotated share."""
+    """Return the class's default base and rotated share, valid even if a config scales the RoPE."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
 

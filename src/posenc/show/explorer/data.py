@@ -163,7 +163,7 @@ def catalog_page(slugs: Iterable[str] | None = None) -> Page:
 def _measured_before(
     bases: Sequence[float], slugs: Container[str]
 ) -> tuple[dict[str, Measurements], list[str]]:
-    """Return the cached measurements by slug, and descriptions of what the page still lacks.
+    """Return the cached measurements, keyed by slug, and a list of the page's missing parts.
 
     For encodings in `slugs` without cached measurements, only graphs are made.
     """
