@@ -9,6 +9,7 @@ from posenc import Cache, masks
 from posenc.attention.attend import attend, explain
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG
+from posenc.compat.private_torch import VERSION
 from posenc.core.encoding import Sum
 from posenc.core.positions import folded
 from posenc.encodings.bias.alibi import ALiBi
@@ -38,10 +39,10 @@ def gradients(layer, x, pos, mask, path):
     return [out.detach(), x.grad, *(grads[name] for name in sorted(grads))]
 
 
-def error(found, expected):
-    """Return the norm of the difference, relative to the expected norm."""
+def error(found, expected, least=1e-6):
+    """Return the norm of the difference, relative to the expected norm, or to `least`."""
     gap = (found.cpu().double() - expected.double()).norm()
-    return (gap / expected.double().norm().clamp_min(1e-6)).item()
+    return (gap / expected.double().norm().clamp_min(least)).item()
 
 
 @every
@@ -52,8 +53,10 @@ def test_outputs_and_gradients_equal_the_definition(card):
     here = gradients(copy.deepcopy(layer), x, pos, mask, "reference")
     there = gradients(layer.cuda(), x.cuda(), pos.cuda(), mask, "auto")
     assert len(exact) == len(here) == len(there)
+    # The gradient of the bias of keys is 0 for many encodings, and all that is left is rounding
+    least = 1e-3 * max(grad.norm() for grad in exact).item()
     for want, cpu, gpu in zip(exact, here, there, strict=True):
-        assert error(gpu, want) <= 1e-5 + 8 * error(cpu, want)
+        assert error(gpu, want, least) <= 1e-5 + 8 * error(cpu, want, least)
 
 
 @every
@@ -131,13 +134,28 @@ def test_sizes_and_masks(case, mask):
     assert error(out, want) <= 2e-5
 
 
-@pytest.mark.parametrize("options", [{"softcap": 5.0}, {"scale": 0.5}, {"scale": -0.5}], ids=str)
-def test_options(options):
-    q, k, v = tensors(150, 150)
-    encoding, mask = T5Bias(HEADS).cuda(), masks.causal()
-    with torch.no_grad():
-        out = attend(q, k, v, encoding, mask=mask, **options)
-    assert error(out, definition(q, k, v, encoding, mask=mask, **options)) <= 2e-5
+SERIES = {  # of calls one after another, whose numbers differ
+    "scales": [{"scale": 0.5}, {"scale": 0.7}, {"scale": -0.5}, {"scale": 0.0}],
+    "softcaps": [{"softcap": 5.0}, {"softcap": 7.0}, {"softcap": 9.5, "scale": 2.0}],
+    "windows": [{"mask": masks.causal() & masks.window(n)} for n in (40, 60, 77)],
+    "paddings": [{"mask": masks.padding([n, 150], "left")} for n in (140, 90)],
+    "reaches": [{"encoding": T5Bias(HEADS, reach=n)} for n in (128, 64, 32)],
+    "tables": [{"encoding": DeBERTa(DIM, HEADS, reach=n)} for n in (64, 32, 16)],
+    "maps": [{"encoding": T5Bias(HEADS, bidirectional=way)} for way in (True, False)],
+}
+
+
+@pytest.mark.parametrize("series", SERIES.values(), ids=SERIES)
+def test_calls_with_other_numbers_than_the_one_before(series):
+    """Torch compiles a number that changes as a symbol, which FlexAttention does not support."""
+    for options in series:
+        options = {"encoding": T5Bias(HEADS), "mask": masks.causal(), **options}
+        encoding = copy.deepcopy(options.pop("encoding"))
+        q, k, v = tensors(150, 150)
+        want = definition(q, k, v, encoding, **options)
+        with torch.no_grad():
+            out = attend(q, k, v, encoding.cuda(), **options)
+        assert error(out, want) <= 2e-5, options
 
 
 def test_sinks():
@@ -184,7 +202,7 @@ def test_a_cache_gives_the_whole_texts_output(name):
 
 
 def test_lengths_share_a_compiled_kernel():
-    """FlexAttention is compiled for the first length, and once more for all others."""
+    """FlexAttention is compiled for the first length, and at most twice for all others."""
     encoding = ALiBi(HEADS).cuda()
     compiled = torch._dynamo.utils.counters["stats"]
     counts = []
@@ -209,6 +227,7 @@ def test_a_long_text_needs_no_matrix_of_its_bias():
     assert torch.cuda.max_memory_allocated() - before < 4 * q.numel() * q.element_size()
 
 
+@pytest.mark.skipif(VERSION < (2, 13), reason="`attend` is compiled from torch 2.13 on")
 @pytest.mark.parametrize("name", ["RoPE", "ALiBi", "T5"])
 def test_a_compiled_layer_equals_the_layer(name):
     card = next(card for card in CATALOG if card.name == name)

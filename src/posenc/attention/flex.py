@@ -6,6 +6,7 @@ mask of `posenc.masks` caches its block masks, because these depend on its posit
 
 import functools
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ class Flex(Path):
             return "FlexAttention cannot train on the CPU"
         if call.q.dtype == torch.float64:
             return "FlexAttention does not compute in float64"
+        if call.bias is not None and call.trains and not call.bias.pair_trains:
+            return f"FlexAttention cannot compute the gradients of the bias of {call.name}"
         if call.bias is not None and call.bias.pair() is None:
             return (
                 f"the bias of {call.name} is not a function of one pair, which FlexAttention needs"
@@ -63,7 +66,7 @@ class Flex(Path):
         pair = None if bias is None else bias.pair()
         score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
         if call.softcap is not None:
-            score = _capped(call.softcap, score)
+            score = _capped(torch.full((), call.softcap, device=q.device), score)
         visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device)
         # In a trace, the comparison itself would be a symbol
         grouped = True if q.shape[1] != k.shape[1] else False
@@ -73,7 +76,7 @@ class Flex(Path):
         return out[..., :channels]
 
 
-def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
+def _capped(cap: Tensor, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
     """Return a `score_mod` that caps q · k · scale and then adds the bias."""
 
     def capped(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -103,9 +106,28 @@ def _new_block_mask(
 ) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
+    of_pair = mask if device.type == "cpu" else _held(mask, device)
     # FlexAttention counts the parameters of the function
-    sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731
+    sees = lambda b, h, i, j: of_pair(b, h, i, j)  # noqa: E731
     return create_block_mask(sees, *shape, device=device)  # type: ignore[arg-type]
+
+
+def _held(part: Any, device: torch.device) -> Any:
+    """Return a mask function of posenc with its tensors on `device`, and its numbers as tensors.
+
+    If a number differs from the one before, torch compiles it as a symbol, which FlexAttention does
+    not support on CUDA.
+    """
+    if isinstance(part, Mask):
+        return _held(part.sees, device)
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if type(part) is int:
+        return torch.full((), part, device=device)
+    if type(part).__module__ != Mask.__module__ or not is_dataclass(part):
+        return part
+    held = {field.name: _held(getattr(part, field.name), device) for field in fields(part)}
+    return type(part)(**held)
 
 
 @functools.cache

@@ -68,7 +68,11 @@ class DistanceBias(ScoreBias):
         heads = torch.arange(self.heads, device=device)
         table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
 
-        return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
+        # Torch compiles the default of an argument as a constant; FlexAttention supports no symbol
+        def of_pair(h: Tensor, apart: Tensor, reach: int = reach) -> Tensor:
+            return looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
+
+        return of_pair
 
     def _whole(self, apart: Tensor) -> Tensor:
         return whole(apart, type(getattr(self.f, "__self__", self)).__name__)

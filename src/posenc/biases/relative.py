@@ -40,6 +40,7 @@ class RelativeBias(ScoreBias):
     least 0, w and b, (unit,), and `outer`, (head, unit).
     """
 
+    pair_trains = False
     view = "only few ReLU units of {} switch on or off within a tile."
 
     def __init__(

@@ -56,17 +56,22 @@ class Swin(Encoding):
         self.table = nn.Parameter(torch.randn(room("a table", rows, heads)) * 0.02)
 
     def on_scores(self, q: Heads, k: Keys, q_at: Points, k_at: KeyPoints, scale: float) -> Bias:
+        table = upcast(self.table).mT
+
+        def of_distance(h: Tensor, δ: Tensor) -> Tensor:
+            return looked_up(table, h, self.row(δ))
+
         q_line, k_line = self._line(q_at, QUERY_CLASS), self._line(k_at, KEY_CLASS)
-        return DistanceBias(self.of_distance, q, q_line, k_line)
+        return DistanceBias(of_distance, q, q_line, k_line)
 
     def _line(self, at: Points, of_class: int) -> Positions:
         line = on_a_line(at, "Swin")
         return line.where(at[..., 0] >= 0, of_class) if self.class_token else line
 
-    def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        """Return the bias of an offset, in logits.
+    def row(self, δ: Tensor) -> Tensor:
+        """Return the row of the table with the bias of an offset.
 
-        - `h`, `δ`: head, and difference of two numbers of `_line`
+        - `δ`: difference of two numbers of `_line`
         """
         row = cell(δ, self.sides)
         if self.class_token:
@@ -75,7 +80,7 @@ class Swin(Encoding):
             row = torch.where(
                 kind > 0, self.cells - 1 + torch.div(kind, 2, rounding_mode="floor"), row
             )
-        return looked_up(upcast(self.table).mT, h, row)
+        return row
 
     def extra_repr(self) -> str:
         rows, columns = self.sides
