@@ -61,8 +61,8 @@ def check(
         Another file of the same model, such as a GGUF file, that must agree with the config. Files
         in the model folder are always compared with the config.
     sarif
-        A new file for the faults in the format SARIF. GitHub shows faults in SARIF files beside the
-        lines of the config.
+        The path of a new SARIF file that lists the faults. GitHub shows the faults of SARIF files
+        beside the lines of the config.
     used_by
         Programs that will read the config, such as `vllm,mlx-vlm`: report the keys that change the
         rotation angles and that one of these programs ignores. Without this option, report keys

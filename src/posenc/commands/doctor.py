@@ -25,7 +25,7 @@ SHOWN = "rope", "alibi", "shaw", "cope"  # encodings with different paths of att
     HERE,
     place=0,
     examples=(
-        ("posenc doctor", "versions, extras, GPU and paths"),
+        ("posenc doctor", "versions, extras, GPU and implementations of attention"),
         ("posenc doctor --json", "as JSON, for bug reports"),
     ),
 )

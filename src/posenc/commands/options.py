@@ -64,7 +64,7 @@ AllowCode = Annotated[
     Parameter(
         negative="",
         help="A class or function of your own that a plan or a results file names, such as"
-        " my_module.py:Mine, and that posenc may run. Spell the name as in this file. The option"
+        " my_module.py:Mine, and that posenc may run. Spell the name as the file does. The option"
         " can be repeated; posenc runs no other code that is named in files.",
     ),
 ]

@@ -56,8 +56,8 @@ def page() -> str:
     about = (
         "This page defines terms of the field and of posenc. After each definition, an arrow (→)"
         " points to a command or a file that shows the term. [Published names](names.md) lists the"
-        " encodings of papers and models. Each entry ends with other words for its term and with"
-        " related words that the entry explains."
+        " encodings of papers and models. Each entry ends with the other words by which"
+        " `posenc show` finds the entry."
     )
     return _page("Glossary", about, WORDS)
 
@@ -81,7 +81,7 @@ def _entries(terms: Iterable[Term]) -> Iterator[str]:
     for term in sorted(terms, key=lambda one: one.word.lower()):
         used = f" Users of {term.word} include {term.used_by}." if term.used_by else ""
         here = f" Does posenc support {term.word}? {term.here}" if term.here else ""
-        words = f" Other words for {term.word}, and related words: {', '.join(term.also)}."
+        words = f" `posenc show` also finds “{term.word}” by these words: {', '.join(term.also)}."
         also = words if term.also else ""
         yield f"**{term.word}**: {term.means}{used}{here} → {_linked(term.where)}.{also}"
         yield ""

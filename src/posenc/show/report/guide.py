@@ -13,7 +13,7 @@ from posenc.support.notebook import table
 
 HEADS = "you have", "take", "because"
 BASES = {
-    "convention": "published models make this choice; no study of posenc shows that they need it",
+    "convention": "published models make this choice; no study of posenc shows that it is needed",
     "computed": "the reason follows from the formula of the encoding and the settings of the model",
     "measured": "we trained small models, and a file in `studies/` stores the numbers",
 }
@@ -165,19 +165,19 @@ GUIDE = (
     Use(
         "a trained RoPE model, longer texts",
         "YaRN; then measure the loss with `posenc extend --prove`",
-        f"at 16 times the trained length, {NEW_ANGLES['as trained']} of Llama 3's 64 channel pairs"
-        f" meet new angles; with YaRN {NEW_ANGLES['YaRN']}",
+        f"at 16 times the trained length, {NEW_ANGLES['as trained']} of Llama 3's 64 rotary pairs"
+        f" reach untrained angles; with YaRN, {NEW_ANGLES['YaRN'] or 'none'}",
         "computed",
         "YaRN: DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; methods of their own: Llama 3.1, Phi-3.5",
         "Llama 3's RoPE rotates 64 pairs of channels. If the model was trained on 8,192 tokens and"
-        " reads 131,072, the number of pairs that meet angles not seen in training is, by method:"
-        f" {_ANGLES}. These counts of pairs hide a cost of PI: it moves all neighbouring tokens 16"
-        " times closer together, while YaRN slows down only the slow pairs. We tested four small"
-        " models that were trained without any of these methods, on texts of two to eight times the"
-        " 64 tokens of their configs. Compared with reading only the last 64 tokens, no config with"
-        " an extension method saved as much as 0.01 bits per token. The four models could gain"
-        " little from longer texts: one of"
-        f" the four, trained on 128 letters, needs {TWICE[0]} bits per letter if it reads 128"
+        " reads 131,072, the number of pairs that reach angles unseen in training is, for each"
+        f" method: {_ANGLES}. These counts of pairs hide a cost of PI: it moves all neighbouring"
+        " tokens 16 times closer together, while YaRN slows down only the slow pairs. We tested"
+        " four small models that were trained without any of these methods, on texts of two to"
+        " eight times the 64 tokens of their configs. Compared with reading only the last 64"
+        " tokens, no config with an extension method saved as much as 0.01 bits per token. The four"
+        f" models could gain little from longer texts: one of the four, trained on 128"
+        f" letters, needs {TWICE[0]} bits per letter if it reads 128"
         f" letters and {TWICE[1]} if it reads only the last 64. A config cannot express the methods"
         f" ReRoPE and Self-Extend; these two methods saved up to {REMAPPED} bits per token with the"
         " model trained on 128 letters, and less than 0.01 with the other three models.",
@@ -188,13 +188,13 @@ GUIDE = (
     Use(
         "a trained RoPE model, left as it is",
         "only the last L tokens (L: the trained length)",
-        f"on texts of 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character, or"
-        f" {READ['RoPE'][2]:.2f} reading only the last L",
+        f"on texts of 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character,"
+        f" {READ['RoPE'][2]:.2f} when reading only the last L",
         "measured",
         "Gemma-3, gpt-oss and Olmo-3.1 have attention windows in half of their layers or more",
         "The models of the section “A decoder” need these bits per character on texts of 2 L; the"
         " first number is for reading the whole text, the second for reading only the last L:"
-        f" {_read('RoPE', 'NoPE', 'ALiBi')}. The ALiBi models among these have two heads. In"
+        f" {_read('RoPE', 'NoPE', 'ALiBi')}. These ALiBi models have two heads. In"
         " a second study, ALiBi models with four heads, learning rate 0.001 and 1,500 steps need"
         f" {ALIBI[0]:.3f} bits for the whole text and {ALIBI[1]:.3f} bits for the last L"
         " characters. All models of both studies use only the last 6 to 10 letters of a text, even"
@@ -215,13 +215,13 @@ GUIDE = (
     Use(
         "a decoder to train, to read beyond L",
         "KERPLE or FoX",
-        "on texts up to 2 L, tiny models equal RoPE models reading only the last L, within"
-        f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits",
+        "up to 2 L, tiny models come within"
+        f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits of RoPE models that read only the last L",
         "measured",
         "none of the models whose configs are packaged",
-        "Some models of the section “A decoder” that read a whole text of length L to 2 L need as"
-        " many bits per character as RoPE models that read only the last L characters, within"
-        f" these margins in bits (an analysis not planned in advance): {_EQUAL}. Bits per"
+        "On texts of length L to 2 L, three encodings of the section “A decoder”, reading the whole"
+        " text, differ from RoPE models that read only the last L characters by at most this number"
+        f" of bits per character (an analysis not planned in advance): {_EQUAL}. Bits per"
         " character at 2 L, first for reading the whole text, then for reading the last L:"
         f" {_read('KERPLE', 'FoX', 'T5')}. The FoX models have learned to attend only to near"
         " characters.",
@@ -313,8 +313,8 @@ def _tables() -> list[str]:
         " (L = 10 words). Repeated words are not the reason why NoPE copies longer texts than RoPE"
         " does, because the two also differ if no word repeats:",
         _grid(("encoding", "no word repeats", "words may repeat"), beyond),
-        "Number of the 64 channel pairs of Llama 3's RoPE that meet new angles at 131,072 tokens,"
-        " after training on 8,192 tokens:",
+        "Number of the 64 rotary pairs of Llama 3 that reach new angles at 131,072 tokens, after"
+        " training on 8,192 tokens:",
         _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
         "Bits per hidden word of tiny encoders at n ≤ L, from the study [masked](../studies/masked)"
         " (L = 32 words):",
