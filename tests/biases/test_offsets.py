@@ -19,8 +19,8 @@ def row(offset):
 def table_bias(of_keys):
     q, k = torch.randn(1, HEADS, QUERIES, DIM), torch.randn(1, HEADS, KEYS, DIM)
     table, key_table = torch.randn(2, HEADS, 2 * REACH + 1, DIM)
-    keys = (row, k, key_table) if of_keys else (None, None, None)
-    return TableBias(POS, K_POS, REACH, row, q, table, *keys, scale=0.5), q, k, table, key_table
+    keys = (row, k, key_table) if of_keys else None
+    return TableBias(POS, K_POS, REACH, row, q, table, keys, scale=0.5), q, k, table, key_table
 
 
 @pytest.mark.parametrize("of_keys", [False, True])
@@ -49,7 +49,7 @@ def test_texts_and_heads_at_positions_of_their_own_are_looked_up_apart(shape):
     table, key_table = torch.randn(2, HEADS, 2 * REACH + 1, DIM)
     with torch.no_grad():
         keys = row, k, key_table
-        block = TableBias(pos, K_POS, REACH, row, q, table, *keys).block(slice(None), slice(None))
+        block = TableBias(pos, K_POS, REACH, row, q, table, keys).block(slice(None), slice(None))
     for b in range(2):
         for h in range(HEADS):
             r = row(pos.expand(2, 2, -1)[b, h].unsqueeze(-1) - K_POS)

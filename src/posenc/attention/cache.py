@@ -56,9 +56,13 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy with `of_tensor` applied to keys and values, and `of_at` to positions."""
-        ats = [None if at is None else of_at(at) for at in self.ats]
-        pos = None if self.pos is None else of_at(self.pos)
+        """Return a copy with changed keys, values and positions.
+
+        - `of_tensor`: function of keys, or of values
+        - `of_at`: function of positions and of the place of their token axis
+        """
+        place = where_tokens(self.axes)
+        *ats, pos = [None if at is None else of_at(at, place) for at in (*self.ats, self.pos)]
         k, v = of_tensor(self.k), of_tensor(self.v)
         return replace(self, k=k, v=v, ats=ats, pos=pos, buffers=None)
 
@@ -111,8 +115,7 @@ class Cache:
 
         - `device`: device of the copy
         """
-        to = lambda x: x.to(device)  # noqa: E731
-        return self._mapped(lambda held: held.mapped(to, to))
+        return self._mapped(lambda x: x.to(device), lambda at, _: at.to(device))
 
     def crop(self, tokens: int) -> None:
         """Drop all but the first tokens; the next call continues after the last kept token.
@@ -129,12 +132,8 @@ class Cache:
                 f" has cached, got {tokens}. Pass {least} to keep all of them."
             )
         some = slice(left)
-        self.held = self._mapped(
-            lambda held: held.mapped(
-                lambda x: x[..., some, :],
-                lambda at: slice_tokens(at, some, where_tokens(held.axes)),
-            )
-        ).held
+        of_at = lambda at, place: slice_tokens(at, some, place)  # noqa: E731
+        self.held = self._mapped(lambda x: x[..., some, :], of_at).held
 
     def reorder(self, texts: Tensor) -> None:
         """Select texts of the batch in a new order, for beam search.
@@ -154,15 +153,11 @@ class Cache:
                 f"`texts` must be batch indices from 0 to {batch - 1}, because {batch} texts are"
                 f" cached, got {texts.tolist()}."
             )
-        take = lambda x: x.index_select(0, texts.to(x.device))  # noqa: E731
-        self.held = self._mapped(
-            lambda held: held.mapped(
-                take, lambda at: select_batch(at, texts, where_tokens(held.axes))
-            )
-        ).held
+        of_at = lambda at, place: select_batch(at, texts, place)  # noqa: E731
+        self.held = self._mapped(lambda x: x.index_select(0, texts.to(x.device)), of_at).held
 
     def __copy__(self) -> "Cache":
-        return self._mapped(lambda held: replace(held, buffers=None))
+        return self._mapped(lambda x: x, lambda at, _: at)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
         """Return a deep copy of the cache.
@@ -173,9 +168,9 @@ class Cache:
         branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
 
-    def _mapped(self, change: Any) -> "Cache":
+    def _mapped(self, of_tensor: Any, of_at: Any) -> "Cache":
         branch = Cache()
-        branch.held = {layer: change(held) for layer, held in self.held.items()}
+        branch.held = {key: held.mapped(of_tensor, of_at) for key, held in self.held.items()}
         return branch
 
 

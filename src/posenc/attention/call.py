@@ -27,6 +27,7 @@ class Call(NamedTuple):
     scale: float  # factor of q · k
     mask: Mask | Seen | None  # None: every query sees every key
     seen: DiagonalBand | None  # the pairs that the mask shows, if they are a diagonal band
+    causal: bool  # True if the mask is the causal triangle, which kernels support without a mask
     hides: bool  # True if there may be keys that no query sees
     readable: bool  # True on the CPU, without tracing, and with first gradients at most
     trains: bool  # True if any input or parameter requires a gradient

@@ -127,7 +127,4 @@ def _first(call: Call, passed: dict[str, str]) -> Path:
         if not reason:
             return path
         passed[name] = reason
-    raise AssertionError(
-        "the implementation 'reference' of attention must accept every call, but rejected this one."
-        " Please report this call."
-    )
+    raise AssertionError("`Reference` must accept every call, but rejected one. Please report it.")

@@ -128,7 +128,9 @@ def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> l
         takes = [partial(slice_tokens, some=some, where=where) for some in span]
         some = mask.within(*span, texts)
         seen = diagonal_band(some, q.shape[-2], k.shape[-2])
-        calls.append(_with_positions(call._replace(q=q, k=k, v=v, mask=some, seen=seen), *takes))
+        causal = seen is not None and seen.is_causal
+        part = call._replace(q=q, k=k, v=v, mask=some, seen=seen, causal=causal)
+        calls.append(_with_positions(part, *takes))
     return calls
 
 

@@ -70,16 +70,15 @@ def resolve_softmax(
     # A mask that hides no pair is dropped
     if seen is not None and seen == DiagonalBand(tokens, keys, 1 - keys, tokens - 1):
         mask = None
-    hides = not (mask is None or (isinstance(mask, Mask) and mask.is_causal))
-    if hides and seen is not None:
-        hides = not seen.sees_all_keys
+    causal = isinstance(mask, Mask) and (mask.is_causal or (seen is not None and seen.is_causal))
+    hides = mask is not None and not causal and (seen is None or not seen.sees_all_keys)
     acts_on = parts[0].acts_on if len(parts) == 1 else encoding.acts_on
     scale = encoding.scale(channels) if scale is None else float(number(scale, "scale"))
     trains = torch.is_grad_enabled() and learns(encoding, *inputs)
     exact = torch.promote_types(q.dtype, torch.float32)
     return Call(
-        encoding, parts, acts_on, q, k, v, scale, mask, seen, hides, can_read, trains, plain,
-        "by_weight" in acts_on, exact, dropout, softcap, sinks, implementation,
+        encoding, parts, acts_on, q, k, v, scale, mask, seen, causal, hides, can_read, trains,
+        plain, "by_weight" in acts_on, exact, dropout, softcap, sinks, implementation,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.attention.cache import Cache, attend_cached, positions, refuse_by_length
+from posenc.attention.cache import Cache, attend_cached, positions
 from posenc.attention.call import Implementation
 from posenc.core.check_positions import check_sizes
 from posenc.core.encoding import Encoding, placed
@@ -128,8 +128,7 @@ class SelfAttention(nn.Module):
             raise TypeError(
                 f"`cache` must be a `posenc.Cache`, got {brief(cache)}. Pass `Cache()`."
             )
-        if cache is not None:
-            refuse_by_length(self.encoding)
+
         return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:

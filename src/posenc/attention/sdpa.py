@@ -8,7 +8,6 @@ from posenc.attention.cpu import sinks
 from posenc.attention.path import Path
 from posenc.compat.tracing import beyond_gradients, traced
 from posenc.core.biases import dense
-from posenc.core.masks import Mask
 
 
 class Sdpa(Path):
@@ -24,11 +23,7 @@ class Sdpa(Path):
     def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
             return "torch's kernels support only first derivatives in reverse mode"
-        if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
-            return ""
-        if call.seen is None and not call.q.is_cuda:
-            return ""
-        if call.seen is not None and call.seen.is_causal:
+        if call.mask is None or call.causal or (call.seen is None and not call.q.is_cuda):
             return ""
         return "other kernels skip blocks of masked keys"
 
@@ -36,12 +31,10 @@ class Sdpa(Path):
         return f"{call.name} adds nothing to scores or values, so torch's kernel can be used."
 
     def run(self, call: Call) -> Tensor:
-        mask, seen = call.mask, call.seen
-        if mask is None:
-            return kernel(call, call.q, call.k, call.v)
-        if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
-            return kernel(call, call.q, call.k, call.v, is_causal=True)
-        return with_mask(call, call.q, call.k, call.v, dense(mask, call.shape, call.q.device))
+        q, k, v, mask = call.q, call.k, call.v, call.mask
+        if mask is None or call.causal:
+            return kernel(call, q, k, v, is_causal=call.causal)
+        return with_mask(call, q, k, v, dense(mask, call.shape, q.device))
 
 
 def unsupported_softmax(call: Call) -> str:

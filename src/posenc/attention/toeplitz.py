@@ -14,7 +14,9 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import diagonals, kernel
 from posenc.attention.cpu.engine import calm
+from posenc.attention.cpu.sinks import fitted
 from posenc.attention.path import Path
+from posenc.compat.tracing import no_autocast
 from posenc.core.biases import FEW_QUERIES
 
 # Number of elements up to which torch computes an operation in one thread
@@ -62,15 +64,22 @@ class Toeplitz(Path):
         return "positions have equal steps and the mask is a band along the diagonal."
 
     def run(self, call: Call) -> Tensor:
-        assert call.seen is not None
-        if not call.seen.rows:
+        band = call.seen
+        assert band is not None
+        if not band.rows:
             return _zeros(call)
         many = call.q.numel() > FEW_NUMBERS
         scores = call.q[..., 0].numel() * call.k.shape[2]
+        q, k, v = fitted(call.q, call.k, call.v)
+        channels, dtype, call = call.v.shape[-1], call.q.dtype, call._replace(q=q, k=k, v=v)
         with calm(scores) if many else nullcontext():
             if call.bias is None or call.bias.distance is not None:
-                return diagonals.attended(call, call.seen)
-            return call.bias.attended(call, call.seen)
+                out = diagonals.attended(call, band)
+            else:
+                # Autocast would convert scores to 16 bits
+                with no_autocast(q):
+                    out = call.bias.attended(call, band)
+        return (out if out.shape[-1] == channels else out[..., :channels]).to(dtype)
 
 
 def _carries_values(call: Call) -> bool:

@@ -26,7 +26,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.merge_softmax import join_, softmax
-from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
+from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.threads import spread
 from posenc.compat.tracing import no_autocast, upcast
@@ -83,15 +83,12 @@ class CountBias(ScoreBias):
         return "" if call.scale == self.scale else "`scale` is not positive"
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
-        q, k, v = fitted(call.q, call.k, call.v)
+        q, k, v = call.q, call.k, call.v
         e = F.pad(self.rows, (0, q.shape[-1] - self.rows.shape[-1]))
-        with no_autocast(q):
-            if call.trains:
-                q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
-                out: Tensor = Counted.apply(q, k, v, e, band, call.scale)  # type: ignore
-            else:
-                out = _by_heads(q, k, v, e, band, call.scale, _heads(q, k))[0]
-        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+        if not call.trains:
+            return _by_heads(q, k, v, e, band, call.scale, _heads(q, k))[0]
+        q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
+        return Counted.apply(q, k, v, e, band, call.scale)  # type: ignore
 
 
 class NearAndFarKeys(NamedTuple):

@@ -29,7 +29,6 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.diagonals import runs_of_like_width, spread_of_weights
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
-from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, per_query_head
@@ -74,16 +73,15 @@ class DecayBias(ScoreBias):
         return "" if falls else "a query sees keys that come after it"
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
-        sinks, (q, k, v) = call.sinks, fitted(call.q, call.k, call.v)
+        sinks, q, k, v = call.sinks, call.q, call.k, call.v
         tiles = cut(self, band, q, k, v, call.scale)
         learned = any([x is not None and x.requires_grad for x in (self.c, self.c_key, sinks)])
         learned &= torch.is_grad_enabled()
         if learned:
             # The gradients of c are sums of many terms for each query head, which need float32
             q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
-        gates = TiledDecay(tiles, self, learned)
-        out = by_tiles(q, k, v, gates, sinks, call.scale, learned or call.trains)
-        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+        gates = TiledDecay(band, tiles, self, learned)
+        return by_tiles(q, k, v, gates, sinks, call.scale, learned or call.trains)
 
 
 def cut(
@@ -136,8 +134,8 @@ class TiledDecay(TiledBias):
 
     by_heads, what = True, "attention with gates"
 
-    def __init__(self, tiles: list[Tile], bias: DecayBias, learned: bool):
-        self.tiles, self.tensors, self.learned = tiles, (bias.c, bias.c_key), learned
+    def __init__(self, band: DiagonalBand, tiles: list[Tile], bias: DecayBias, learned: bool):
+        super().__init__(band, tiles, (bias.c, bias.c_key), learned)
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """The bias of ReRoPE and Self-Extend, which rotate near keys and far keys differently."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from posenc.core.biases import ScoreBias
 from posenc.core.shapes import Heads, Keys
 
 
+@dataclass(eq=False)
 class RegionBias(ScoreBias):
     """A bias that replaces the score q · k · scale by another score in each range of offsets.
 
@@ -21,20 +23,15 @@ class RegionBias(ScoreBias):
     - `products`: for each region, the queries and keys of the score
     """
 
-    def __init__(
-        self,
-        q: Heads,
-        k: Keys,
-        q_pos: Tensor,
-        k_pos: Tensor,
-        scale: float,
-        region: Callable[[Tensor, Tensor], Tensor],
-        products: list[tuple[Tensor, Tensor]],
-    ):
-        self.q, self.k, self.q_pos, self.k_pos, self.scale = q, k, q_pos, k_pos, scale
-        self.region, self.products, self.scores = region, products, self._scores
+    q: Heads
+    k: Keys
+    q_pos: Tensor
+    k_pos: Tensor
+    scale: float
+    region: Callable[[Tensor, Tensor], Tensor]
+    products: list[tuple[Tensor, Tensor]]
 
-    def _scores(self, rows: slice, keys: slice) -> Tensor:
+    def scores(self, rows: slice, keys: slice) -> Tensor:
         region = self.region(self.q_pos[..., rows, None], self.k_pos[..., None, keys])
         scores, *others = [q[..., rows, :] @ k[..., keys, :].mT for q, k in self.products]
         for r, further in enumerate(others, 1):
@@ -43,4 +40,4 @@ class RegionBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         content = self.q[..., rows, :] @ self.k[..., keys, :].mT * self.scale
-        return self._scores(rows, keys) - content
+        return self.scores(rows, keys) - content

@@ -21,9 +21,8 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skewed
-from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
-from posenc.compat.tracing import no_autocast, upcast
+from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, for_query_heads, take
 from posenc.core.positions import per_head
 from posenc.core.shapes import KeyPositions, PairBias, Positions
@@ -68,17 +67,15 @@ class RelativeBias(ScoreBias):
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None
         step, shift = self.steps
-        q, k, v = fitted(call.q, call.k, call.v)
-        with no_autocast(q):
-            # All differences i − j in the order of columns, the largest first
-            apart = torch.arange(band.queries - 1, -band.keys, -1, device=q.device)
-            queries = torch.arange(band.queries, device=q.device)
-            tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
-            if call.trains:
-                q, k, v = upcast(q), upcast(k), upcast(v)
-            terms = TiledRelative(band, shift // step, tensors, call.trains)
-            out = by_tiles(q, k, v, terms, call.sinks, call.scale, call.trains)
-        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+        q, k, v = call.q, call.k, call.v
+        # All differences i − j in the order of columns, the largest first
+        apart = torch.arange(band.queries - 1, -band.keys, -1, device=q.device)
+        queries = torch.arange(band.queries, device=q.device)
+        tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
+        if call.trains:
+            q, k, v = upcast(q), upcast(k), upcast(v)
+        terms = TiledRelative(band, shift // step, tensors, call.trains)
+        return by_tiles(q, k, v, terms, call.sinks, call.scale, call.trains)
 
 
 class TiledRelative(TiledBias):
@@ -90,9 +87,8 @@ class TiledRelative(TiledBias):
     by_texts, what = False, "attention with a network of distance"
 
     def __init__(self, band: DiagonalBand, ahead: int, tensors: Tensors, learned: bool):
-        self.band, self.tensors, self.learned = band, tuple(tensors), learned
-        self.largest = band.queries - 1
-        heads, self.tiles = slice(0, len(tensors[4])), []
+        super().__init__(band, [], tensors, learned)
+        heads = slice(0, len(tensors[4]))
         for start in band.rows[::ROWS]:
             rows = slice(start, min(start + ROWS, band.rows.stop))
             for n, keys in enumerate(_by_distance(band.seen(rows), start + ahead)):

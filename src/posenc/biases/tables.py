@@ -15,6 +15,7 @@ the gradient is written in the same way. Gradients are computed from L, tile by 
 O(tokens · channels + tile). There is no second derivative.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
@@ -25,7 +26,6 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
-from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
@@ -44,8 +44,8 @@ class TableBias(ScoreBias):
     - `reach`: distance from which on all offsets of one side share a row
     - `query_row`, `key_row`: functions from offsets to rows
     - `q`, `k`: queries and keys, (batch, head, token, channel)
-    - `query_table`, `key_table`: tables (head, row, channel), or (row, channel) for all heads;
-      `key_table` None: no second term
+    - `query_table`, `key_table`: tables (head, row, channel), or (row, channel) for all heads
+    - `of_keys`: (`key_row`, `k`, `key_table`); None: no second term
     - `value_table`: rows (row, channel) that are added to values, by `query_row`, or None
     - `scale`: factor of `query_table`
     """
@@ -57,9 +57,7 @@ class TableBias(ScoreBias):
     query_row: Callable[[Tensor], Tensor]
     q: Tensor
     query_table: Tensor
-    key_row: Callable[[Tensor], Tensor] | None = None
-    k: Tensor | None = None
-    key_table: Tensor | None = None
+    of_keys: tuple[Callable[[Tensor], Tensor], Tensor, Tensor] | None = None
     value_table: Tensor | None = None
     scale: float = 1.0
     by_query: Tensor | None = field(init=False, default=None)  # `query_scores`
@@ -67,6 +65,7 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
+        self.adds_values = self.value_table is not None
         if not is_eager_cpu(self.q):
             self.hold()
 
@@ -82,21 +81,18 @@ class TableBias(ScoreBias):
 
     def key_scores(self) -> Tensor | None:
         """Return the products k · key_table, (batch, head, key, row), computed on first use."""
-        if self.by_key is None and self.k is not None and self.key_table is not None:
-            self.by_key = self.k @ self.key_table.mT
+        if self.by_key is None and self.of_keys is not None:
+            _, k, table = self.of_keys
+            self.by_key = k @ table.mT
         return self.by_key
 
     def terms(self) -> dict[str, ScoreBias]:
         """Return the terms of the bias by their names in the DeBERTa paper."""
-        terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
-        if self.key_table is not None:
+        terms: dict[str, ScoreBias] = {"content-position": replace(self, of_keys=None)}
+        if self.of_keys is not None:
             none = torch.zeros_like(self.query_table)
             terms["position-content"] = replace(self, query_table=none)
         return terms
-
-    @property
-    def adds_values(self) -> bool:
-        return self.value_table is not None
 
     def pair(self) -> PairBias:
         apart = offset(self.q_pos, self.k_pos)
@@ -105,9 +101,9 @@ class TableBias(ScoreBias):
         def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             δ = apart(b, h, i, j)
             bias = query_scores[b, h, i, self.query_row(δ)]
-            if key_scores is None or self.key_row is None:
+            if key_scores is None or self.of_keys is None:
                 return bias
-            return bias + key_scores[b, h, j, self.key_row(δ)]
+            return bias + key_scores[b, h, j, self.of_keys[0](δ)]
 
         return of_pair
 
@@ -115,19 +111,19 @@ class TableBias(ScoreBias):
         """Return the bias of queries `rows` and keys `keys`, from products with the tables."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
-        if self.key_row is None or self.k is None or self.key_table is None:
+        if self.of_keys is None:
             return bias
+        key_row, k, key_table = self.of_keys
         few = is_eager_cpu(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
         if not few or not apart.numel() or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None
-            return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
+            return bias + _looked_up(by_key[..., keys, :], key_row(apart).mT).mT
         # With few queries each key needs few rows, so only their products are computed
-        k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
-        return bias + _own_products(upcast(k), upcast(self.key_table), rows_met)
+        return bias + _own_products(
+            upcast(k[..., keys, :]), upcast(key_table), key_row(apart[0, 0])
+        )
 
-    # Autocast would convert scores to 16 bits
-    @torch.autocast("cpu", enabled=False)
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None
         step, shift = self.steps
@@ -147,10 +143,8 @@ class TableBias(ScoreBias):
         # The offsets of all differences i − j, the largest first
         differences = torch.arange(band.queries - 1, -band.keys, -1, device=call.q.device)
         q, k, v, *tensors = _tensors(call, self, step * differences + shift)
-        q, k, v = fitted(q, k, v)
-        terms = TiledTables(tiles, band, tuple(tensors), call.trains)
-        out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
-        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+        terms = TiledTables(band, tiles, tensors, call.trains)
+        return by_tiles(q, k, v, terms, None, call.scale, call.trains)
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
@@ -184,9 +178,9 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
     b = y = None
     if bias.value_table is not None:
         c = bias.value_table.to(call.exact).index_select(-2, row)
-    if bias.key_row is not None and bias.key_table is not None and bias.k is not None:
-        b = bias.key_table.to(call.exact).index_select(-2, bias.key_row(offsets))
-        y = bias.k.to(call.exact)
+    if bias.of_keys is not None:
+        key_row, k, key_table = bias.of_keys
+        b, y = key_table.to(call.exact).index_select(-2, key_row(offsets)), k.to(call.exact)
     q, k, v = call.q, call.k, call.v
     if call.trains or b is not None:
         q, k, v = (x.to(call.exact) for x in (q, k, v))
@@ -213,19 +207,18 @@ def _parts(
     after = slice(max(after.start, before.stop), after.stop)
     if after.start >= after.stop:
         after = slice(keys.stop, keys.stop)
-    yield from _tiles(rows, slice(keys.start, before.start))
-    if before.start < before.stop:
-        yield before, True
-    yield from _tiles(rows, slice(before.stop, after.start))
-    if after.start < after.stop:
-        yield after, True
-    yield from _tiles(rows, slice(after.stop, keys.stop))
+    ends = keys.start, before.start, before.stop, after.start, after.stop, keys.stop
+    for n, some in enumerate(itertools.starmap(slice, itertools.pairwise(ends))):
+        if n % 2 == 0:
+            yield from _tiles(rows, some)
+        elif some.start < some.stop:
+            yield some, True
 
 
 def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
     """Split the near keys of a block of queries into approximately square tiles."""
-    count = max(1, round(_count(keys) / _count(rows)))
-    size = max(1, ceil(_count(keys) / count))
+    n, m = rows.stop - rows.start, keys.stop - keys.start
+    size = max(1, ceil(m / max(1, round(m / n))))
     for start in range(keys.start, keys.stop, size):
         yield slice(start, min(start + size, keys.stop)), False
 
@@ -238,10 +231,6 @@ def _seen_by_all(band: DiagonalBand, rows: slice, keys: slice) -> slice:
     return slice(start, max(start, min(keys.stop, rows.start - band.low + 1)))
 
 
-def _count(some: slice) -> int:
-    return some.stop - some.start
-
-
 class TiledTables(TiledBias):
     """The tiles of a `TableBias`, computed from q, k and tables with one row per offset.
 
@@ -251,10 +240,6 @@ class TiledTables(TiledBias):
     """
 
     by_heads, what = True, "attention by near and far keys"
-
-    def __init__(self, tiles: list[Tile], band: DiagonalBand, tensors: Any, learned: bool):
-        self.tiles, self.band, self.tensors, self.learned = tiles, band, tensors, learned
-        self.largest, self.adds_values = band.queries - 1, tensors[4] is not None
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
         """Return the rows of a table for the offsets that occur in one tile."""

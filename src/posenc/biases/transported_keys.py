@@ -10,6 +10,7 @@ of each part are those of attention to its keys, with `out` and L of both.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.threads import spread
-from posenc.compat.tracing import is_eager_cpu, no_autocast, traced
+from posenc.compat.tracing import is_eager_cpu, traced
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.prepared import Prepared
 from posenc.core.running_sums import CHUNK, RunningSums
@@ -58,6 +59,7 @@ class Chunks(NamedTuple):
 Cut = Callable[..., Chunks]
 
 
+@dataclass(eq=False)
 class TransportedBias(ScoreBias):
     """A bias that replaces the score of each key by the score of the transformed key.
 
@@ -69,21 +71,15 @@ class TransportedBias(ScoreBias):
 
     takes_sinks, view = False, "{} transforms keys chunk by chunk."
 
-    def __init__(
-        self,
-        q: Heads,
-        k: Keys,
-        scale: float,
-        scores: Callable[[slice, slice], Scores],
-        chunks: Cut | None,
-        of: tuple[Tensor, ...] = (),
-    ):
-        self.q, self.k, self.scale, self.scores = q, k, scale, scores
-        self.chunks, self.of = chunks, of
+    q: Heads
+    k: Keys
+    scale: float
+    scores: Callable[[slice, slice], Scores]
+    chunks: Cut | None = None
+    of: tuple[Tensor, ...] = ()
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Scores:
         content = self.q[..., rows, :] @ self.k[..., keys, :].mT * self.scale
-        assert self.scores is not None
         return self.scores(rows, keys) - content
 
     def refuses(self, call: Call, band: DiagonalBand) -> str:
@@ -96,10 +92,8 @@ class TransportedBias(ScoreBias):
         return "" if fits else "values do not have as many channels as queries"
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
-        with no_autocast(call.q):
-            v = per_query_head(call.v, call.q).to(self.q.dtype)
-            out: Tensor = _Transported.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
-        return out.to(call.q.dtype)
+        v = per_query_head(call.v, call.q).to(self.q.dtype)
+        return _Transported.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
 
 
 class TransportedKeys(RunningSums):

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
-from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
-from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
+from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.biases import (
     ALL,
     FEW_QUERIES,
@@ -178,16 +177,15 @@ class VectorBias(ScoreBias):
         """Compute attention in tiles, for queries to which the vector u has already been added."""
         assert self.steps is not None
         step, shift = self.steps
-        q, k, v = fitted(call.q, call.k, call.v)
+        q, k, v = call.q, call.k, call.v
         # All differences i − j of any block in the order of columns, the largest first
         end = max(-band.keys, band.low - ROWS)
         apart = torch.arange(_largest(band), end, -1, device=q.device)
-        with no_autocast(q):
-            vectors = self.vectors(step * apart + shift)  # (head, difference, channel)
-            q, k, v = (upcast(q), upcast(k), upcast(v)) if call.trains else (q, k, v)
-            terms = TiledVectors(band, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
-            out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
-        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+        vectors = self.vectors(step * apart + shift)  # (head, difference, channel)
+        if call.trains:
+            q, k, v = upcast(q), upcast(k), upcast(v)
+        terms = TiledVectors(band, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
+        return by_tiles(q, k, v, terms, None, call.scale, call.trains)
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
@@ -207,9 +205,8 @@ class TiledVectors(TiledBias):
     joins, by_heads, what = False, True, "attention by skewed blocks"
 
     def __init__(self, band: DiagonalBand, x: Tensor, vectors: Tensor, group: int, learned: bool):
-        self.band, self.tensors, self.learned = band, (x, vectors), learned
-        self.tiles, self.largest = list(_tiles(band, x.shape[1], group)), _largest(band)
-        self.held = local()
+        super().__init__(band, [*_tiles(band, x.shape[1], group)], (x, vectors), learned)
+        self.largest, self.held = _largest(band), local()
 
     def room(self, x: Tensor) -> Tensor:
         """Return the thread's buffer for the bias of one tile.

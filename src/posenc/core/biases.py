@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.compat.tracing import is_eager_cpu
-from posenc.core.positions import common_step
+from posenc.core.positions import common_step, per_head
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.support.arguments import brief
 
@@ -45,7 +45,7 @@ class ScoreBias:
     pair_trains = True
     q_pos: Any
     k_pos: Any
-    scores: Callable[[slice, slice], Tensor] | None = None
+    scores: Any = None
     takes_sinks, adds_values, few_scores = True, False, 0
     view = (
         "the bias of {} depends on distance, positions have equal steps and the mask is a band"
@@ -234,21 +234,14 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
 
     The shape is (batch or 1, head or 1, query, key).
     """
-    if q_pos.ndim == k_pos.ndim == 1:
-        # The usual case, in the fewest calls of torch
-        return q_pos[rows].view(1, 1, -1, 1) - k_pos[keys]
-    # Positions with fewer axes are shared by all texts or heads
-    if q_pos.ndim != k_pos.ndim:
-        q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
+    if not q_pos.ndim == k_pos.ndim == 3:
+        q_pos, k_pos = per_head(q_pos), per_head(k_pos)
     # Slicing costs as much as a small kernel
     q_pos = q_pos if rows == ALL else q_pos[..., rows]
     k_pos = k_pos if keys == ALL else k_pos[..., keys]
     # One row of keys broadcasts without another axis, which saves a call
-    one_row = k_pos.ndim == 3 and k_pos.shape[:2] == (1, 1)
-    apart = q_pos.unsqueeze(-1) - (k_pos if one_row else k_pos.unsqueeze(-2))
-    if apart.ndim == 4:
-        return apart
-    return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
+    k_pos = k_pos if k_pos.shape[:2] == (1, 1) else k_pos.unsqueeze(-2)
+    return q_pos.unsqueeze(-1) - k_pos
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:

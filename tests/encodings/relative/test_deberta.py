@@ -67,7 +67,7 @@ def test_one_query_takes_of_the_rows_those_that_it_meets_and_projects_none_for_i
     q, k = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 30, 4)
     bias = deberta.on_scores(q, k, at, k_at, scale=0.5)
     assert bias.query_table.shape == (30, 8)  # (row, width)
-    assert bias.key_table.shape == (2, 30, 4)  # (head, row, channel)
+    assert bias.of_keys[2].shape == (2, 30, 4)  # (head, row, channel)
 
 
 @pytest.mark.parametrize(("term", "reach"), [("c2p", 3), ("c2p", 20), ("p2c", 20)])

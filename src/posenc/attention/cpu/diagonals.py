@@ -31,7 +31,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.kernel import flash
-from posenc.attention.cpu.sinks import fitted, widened
+from posenc.attention.cpu.sinks import widened
 from posenc.attention.spacing import DiagonalBand
 
 FEWEST_ROWS = 128  # the smallest number of rows for which a kernel call pays
@@ -43,7 +43,7 @@ def attended(call: Call, band: DiagonalBand) -> Tensor:
     """Compute attention on the CPU for a bias that depends on distance only, or for no bias."""
     steps = (1, 0) if call.bias is None else call.bias.steps
     assert steps is not None
-    q, k, v = fitted(call.q, call.k, call.v)
+    q, k, v = call.q, call.k, call.v
     u = vector(call, band, steps)
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(band, slice(0, q.shape[1]))
@@ -56,12 +56,9 @@ def attended(call: Call, band: DiagonalBand) -> Tensor:
     trains, (_, rows, keys, *_) = learned or call.trains, tiles[0]
     if len(tiles) == 1 and not trains and sinks is None and rows == slice(0, q.shape[2]):
         bias = skewed(u[None, :, None, keys.start : rows.stop + keys.stop - 1], rows.stop)
-        out = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, call.scale)[0].flip(2)
-    else:
-        terms = TiledDistance(u, band, tiles, learned)
-        out = by_tiles(q, k, v, terms, sinks, call.scale, trains)
-    out = out.to(call.q.dtype)
-    return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
+        return flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, call.scale)[0].flip(2)
+    terms = TiledDistance(band, tiles, (u,), learned)
+    return by_tiles(q, k, v, terms, sinks, call.scale, trains)
 
 
 def vector(call: Call, band: DiagonalBand, steps: tuple[int, int]) -> Tensor:
@@ -177,10 +174,6 @@ class TiledDistance(TiledBias):
     """Tiles of a bias that depends on distance, as strided views of the vector u of biases."""
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
-
-    def __init__(self, u: Tensor, band: DiagonalBand, tiles: list[Tile], learned: bool):
-        self.tensors, self.band, self.tiles, self.learned = (u,), band, tiles, learned
-        self.largest = band.queries - 1
 
     def again(self) -> list[Tile]:
         band, heads = self.band, len(self.tensors[0])  # type: ignore

@@ -30,6 +30,7 @@ from torch import Tensor
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.threads import alone, free_threads, spread
 from posenc.compat.tracing import upcast
 from posenc.core.biases import per_query_head
@@ -69,25 +70,27 @@ class TiledBias:
     A near tile of n queries and m keys has n + m − 1 distances, and its bias is often a view of a
     matrix E with one column per distance; far tiles have one term per query and one per key.
 
+    - `band`: the visible pairs
     - `tiles`: tiles that contain every visible pair once
-    - `largest`: the difference i − j of the first of all columns, for `columns`
     - `tensors`: tensors of the bias. Methods receive them as `t`, and the tensors to which their
       gradients are added as `grads`
     - `learned`: True if `tensors` need gradients
+    - `largest`: the difference i − j of the first of all columns, for `columns`
     - `whole`: True if each tile of `again` contains all keys of its rows
     - `by_texts`: True if `near` computes only some texts, so that its results are small
-    - `adds_values`: True if `values` returns a tensor
+
     - `joins`: True if rows have several tiles, so that outputs are float32 or wider
     - `by_heads`: True if methods compute only the heads of a tile, so that tiles may be cut
     - `what`: name in messages
     """
 
-    tiles: list[Tile]
-    largest: int
-    tensors: tuple[Tensor | None, ...] = ()
-    learned = whole = adds_values = by_heads = False
+    whole = by_heads = False
     by_texts = joins = True
     what = "attention by tiles"
+
+    def __init__(self, band: DiagonalBand, tiles: list[Tile], tensors: Tensors, learned: bool):
+        self.band, self.tiles, self.tensors, self.learned = band, tiles, tensors, learned
+        self.largest = band.queries - 1
 
     def again(self) -> list[Tile]:
         """Return the tiles for the backward pass, by default the same as in the forward pass."""
@@ -283,7 +286,7 @@ def _part(
     """Return output and log-sum-exps of attention over the keys of one tile, before merging."""
     heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
-    n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
+    n, m, c = q.shape[2], k.shape[2], bias.values(tile, t)
     if tile.far:
         of_query, of_key = bias.far(tile, t)
         mask = None if of_key is None else of_key.expand(*q.shape[:2], n, m)

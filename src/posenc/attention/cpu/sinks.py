@@ -98,17 +98,16 @@ def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
     return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
 
-def refuse_second_derivative(of: str) -> None:
-    """Raise RuntimeError for a second derivative, in which torch's kernels silently omit a term."""
-    if torch.is_grad_enabled():
-        raise _no_second_derivative(of)
+def refuse_second_derivative(of: str, needed: bool | None = None) -> None:
+    """Raise RuntimeError for a second derivative, in which torch's kernels silently omit a term.
 
-
-def _no_second_derivative(of: str) -> RuntimeError:
-    return RuntimeError(
-        f"{of} has no second derivative, which `create_graph=True` needs. Pass"
-        ' `implementation="reference"`.'
-    )
+    `needed`: True in a second derivative; None: True if the first derivative records a graph.
+    """
+    if torch.is_grad_enabled() if needed is None else needed:
+        raise RuntimeError(
+            f"{of} has no second derivative, which `create_graph=True` needs. Pass"
+            ' `implementation="reference"`.'
+        )
 
 
 def explain_second_derivative(out: Tensor) -> None:
@@ -122,7 +121,7 @@ def explain_second_derivative(out: Tensor) -> None:
         return
 
     def refuse(_: Tensor) -> None:
-        raise _no_second_derivative("attention by torch's kernel")
+        refuse_second_derivative("attention by torch's kernel", True)
 
     def follow(gradients: tuple[Tensor | None, ...], _: Any) -> None:
         for gradient in gradients:

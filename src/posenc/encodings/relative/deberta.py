@@ -126,10 +126,8 @@ class DeBERTa(Encoding):
         back = self.delta if self.released else lambda offset: self.delta(-offset)
         key_row, key_rows = self.needed_rows(back, q_at, k_at)
         of_key = (key_rows @ self.to_queries * scale).to(k.dtype)
-        return TableBias(
-            q_at, k_at, self.reach, query_row, q_term, of_query, key_row, per_query_head(k, q),
-            of_key,
-        )  # fmt: skip
+        of_keys = key_row, per_query_head(k, q), of_key
+        return TableBias(q_at, k_at, self.reach, query_row, q_term, of_query, of_keys)
 
     def needed_rows(
         self, row: OfOffset, q_at: Positions, k_at: KeyPositions
