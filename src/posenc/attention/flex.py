@@ -37,8 +37,6 @@ class Flex(Path):
             return "FlexAttention cannot train on the CPU"
         if call.q.dtype == torch.float64:
             return "FlexAttention does not compute in float64"
-        if call.bias is not None and call.trains and not call.bias.pair_trains:
-            return f"FlexAttention cannot compute the gradients of the bias of {call.name}"
         if call.bias is not None and call.bias.pair() is None:
             return (
                 f"the bias of {call.name} is not a function of one pair, which FlexAttention needs"

@@ -66,13 +66,11 @@ class DistanceBias(ScoreBias):
         reach, device = self.reach, self.q_pos.device
         assert reach is not None
         heads = torch.arange(self.heads, device=device)
-        table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
-
-        # Torch compiles the default of an argument as a constant; FlexAttention supports no symbol
-        def of_pair(h: Tensor, apart: Tensor, reach: int = reach) -> Tensor:
-            return looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
-
-        return of_pair
+        tabulated = torch.arange(-reach, reach + 1, device=device)
+        table = self.f(heads.unsqueeze(-1), tabulated)
+        # Tensors, because on CUDA FlexAttention cannot be compiled for numbers that change
+        first, last = tabulated[0], tabulated[-1]
+        return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(first, last) - first)
 
     def _whole(self, apart: Tensor) -> Tensor:
         return whole(apart, type(getattr(self.f, "__self__", self)).__name__)

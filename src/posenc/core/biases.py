@@ -29,8 +29,6 @@ class ScoreBias:
     - `distance`: f(head, offset), set only if the bias depends on nothing more; its values are
       stored as one vector per head
     - `q_pos`, `k_pos`: the positions of which the bias is a function
-    - `pair_trains`: False if the function that `pair` returns reads a parameter more than once, for
-      which FlexAttention cannot compute gradients
     - `scores`: f(rows, keys), the complete scores, for a bias that cannot be separated from q · k
 
     Facts about `attended`, the form for the CPU:
@@ -42,7 +40,6 @@ class ScoreBias:
     """
 
     distance: OfDistance | None = None
-    pair_trains = True
     q_pos: Any
     k_pos: Any
     scores: Any = None
@@ -108,7 +105,6 @@ class SumBias(ScoreBias):
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
-        self.pair_trains = all([bias.pair_trains for bias in biases])
         curves = [bias.distance for bias in biases if bias.distance is not None]
         first = biases[0]
         if len(curves) == len(biases) and all([_same_positions(first, bias) for bias in biases]):

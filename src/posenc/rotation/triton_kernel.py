@@ -1,11 +1,10 @@
 """CUDA kernel of the rotation in Triton, which reads and writes each number once.
 
-    grid (block of tokens, group of heads, text of the batch); one program reads the rows of cos and
-    sin of a few tokens, rotates these tokens in each head of the group, and copies the channels
-    that are not rotated
+    grid (block of tokens, head, text of the batch); one program rotates a few tokens of one head by
+    their rows of cos and sin, and copies the channels that are not rotated
 
-If the tables have one head or one text, their stride along that axis is 0; otherwise a group has
-one head. Products and sums are rounded separately (no fused multiply-add), as in the other kernels.
+If the tables have one head or one text, their stride along that axis is 0. Products and sums are
+rounded separately (no fused multiply-add), as in the other kernels.
 """
 
 # pyright: reportMissingImports=false, reportIndexIssue=false
@@ -20,9 +19,8 @@ from torch import Tensor
 from posenc.core.frequencies import Layout
 from posenc.rotation.table import Turn
 
-NUMBERS = 2048  # numbers of one head in a program, a power of 2
-SHARED = 4  # heads of a program at most, a power of 2
-WARPS = 4
+# Numbers of one program, a power of 2.
+NUMBERS = 2048
 
 
 @triton.jit
@@ -33,9 +31,9 @@ def _kernel(
     table_batch, table_head, table_token,
     START: tl.constexpr, PAIRS: tl.constexpr, CHANNELS: tl.constexpr,
     INTERLEAVED: tl.constexpr, COPY: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1).to(tl.int64) * GROUP
+    head = tl.program_id(1).to(tl.int64)
     text = tl.program_id(2).to(tl.int64)
     token = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     there = token < tokens
@@ -47,28 +45,24 @@ def _kernel(
     at = text * table_batch + head * table_head + token * table_token + pair
     c = tl.load(cos + at, mask=seen, other=0.0)
     s = tl.load(sin + at, mask=seen, other=0.0)
-    for _ in tl.static_range(GROUP):
-        # Contiguous reads of whole rows are fast; pairs are split in registers
-        if INTERLEAVED:
-            channel = tl.arange(0, 2 * COLUMNS)[None, :]
-            own_channels = there & (channel < 2 * PAIRS)
-            row = tl.load(x + START + channel, mask=own_channels, other=0.0).to(tl.float32)
-            a, b = tl.split(tl.reshape(row, (ROWS, COLUMNS, 2)))
-            turned = tl.reshape(tl.join(a * c - b * s, b * c + a * s), (ROWS, 2 * COLUMNS))
-            tl.store(out + START + channel, turned.to(out.dtype.element_ty), mask=own_channels)
-        else:
-            a = tl.load(x + START + pair, mask=seen, other=0.0).to(tl.float32)
-            b = tl.load(x + START + PAIRS + pair, mask=seen, other=0.0).to(tl.float32)
-            first, second = a * c - b * s, b * c + a * s
-            tl.store(out + START + pair, first.to(out.dtype.element_ty), mask=seen)
-            tl.store(out + START + PAIRS + pair, second.to(out.dtype.element_ty), mask=seen)
-        # Copy the channels before START and after the pairs
-        if COPY:
-            index = tl.arange(0, WIDE)[None, :]
-            copied = there & (index < CHANNELS) & ((index < START) | (index >= START + 2 * PAIRS))
-            tl.store(out + index, tl.load(x + index, mask=copied, other=0.0), mask=copied)
-        x += x_head
-        out += out_head
+    # Contiguous reads of whole rows are fast; pairs are split in registers
+    if INTERLEAVED:
+        channel = tl.arange(0, 2 * COLUMNS)[None, :]
+        own_channels = there & (channel < 2 * PAIRS)
+        row = tl.load(x + START + channel, mask=own_channels, other=0.0).to(tl.float32)
+        a, b = tl.split(tl.reshape(row, (ROWS, COLUMNS, 2)))
+        turned = tl.reshape(tl.join(a * c - b * s, b * c + a * s), (ROWS, 2 * COLUMNS))
+        tl.store(out + START + channel, turned.to(out.dtype.element_ty), mask=own_channels)
+    else:
+        a = tl.load(x + START + pair, mask=seen, other=0.0).to(tl.float32)
+        b = tl.load(x + START + PAIRS + pair, mask=seen, other=0.0).to(tl.float32)
+        tl.store(out + START + pair, (a * c - b * s).to(out.dtype.element_ty), mask=seen)
+        tl.store(out + START + PAIRS + pair, (b * c + a * s).to(out.dtype.element_ty), mask=seen)
+    # Copy the channels before START and after the pairs
+    if COPY:
+        index = tl.arange(0, WIDE)[None, :]
+        copied = there & (index < CHANNELS) & ((index < START) | (index >= START + 2 * PAIRS))
+        tl.store(out + index, tl.load(x + index, mask=copied, other=0.0), mask=copied)
 
 
 def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
@@ -86,15 +80,13 @@ def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
     pairs = cos.shape[-1]
     columns = triton.next_power_of_2(pairs)
     rows = max(1, min(NUMBERS // (2 * columns), triton.next_power_of_2(tokens)))
-    of_table = cos.expand(*x.shape[:3], -1).stride()[:3]
-    # The largest power of 2 that divides the heads; a table per head is read once anyway
-    group = min(heads & -heads, SHARED) if of_table[1] == 0 else 1
-    _kernel[triton.cdiv(tokens, rows), heads // group, batch](
-        x, out, cos, sin, tokens, *x.stride()[:3], *out.stride()[:3], *of_table,
+    _kernel[triton.cdiv(tokens, rows), heads, batch](
+        x, out, cos, sin, tokens,
+        *x.stride()[:3], *out.stride()[:3], *cos.expand(*x.shape[:3], -1).stride()[:3],
         START=start or 0, PAIRS=pairs, CHANNELS=channels,
         INTERLEAVED=layout == "interleaved", COPY=channels != 2 * pairs,
-        ROWS=rows, COLUMNS=columns, WIDE=triton.next_power_of_2(channels), GROUP=group,
-        num_warps=WARPS, enable_fp_fusion=False,
+        ROWS=rows, COLUMNS=columns, WIDE=triton.next_power_of_2(channels),
+        enable_fp_fusion=False,
     )  # fmt: skip
     return out
 
