@@ -24,7 +24,7 @@ from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn
 
 GPU = torch.device("cuda")
-# Of queries, and of keys, for the rotation; the last has one token of each of 32 texts
+# Shapes of queries, and of keys; the last has one token of each of 32 texts
 SHAPES = ((1, 32, 8192, 128), (8, 16, 4096, 64), (32, 32, 1, 128))
 LENGTHS = {"forward": (4096, 8192), "training": (4096,), "decode": (8192,)}  # tokens
 FAR = "posenc FIRE, L = 512"
