@@ -33,12 +33,9 @@ class Blocks(Path):
         return ""
 
     def why(self, call: Call) -> str:
-        queries = call.q.shape[-2]
-        return (
-            "the queries are computed in blocks."
-            if queries > BLOCK
-            else f"{queries} queries in one block."
-        )
+        if call.q.shape[-2] > BLOCK:
+            return "the queries are computed in blocks."
+        return f"{call.q.shape[-2]} queries in one block."
 
     def run(self, call: Call) -> Tensor:
         whole = call.bias is not None and call.bias.scores is not None
@@ -66,10 +63,9 @@ class Blocks(Path):
         # `torch.func` cannot transform a checkpoint
         if call.trains and (traced() or not transformed()):
             # Store only the output of a block, and recompute the rest for the gradients
-            again = functools.partial(
-                checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
+            compute = functools.partial(
+                checkpoint, compute, use_reentrant=False, preserve_rng_state=call.dropout > 0
             )
-            compute = functools.partial(again, compute)
         if call.trains or not call.readable:
             return torch.cat(
                 [compute(call, *some) for some in zip(blocks, columns, strict=True)], -2

@@ -62,7 +62,7 @@ class CachedTokens:
         - `of_at`: function of positions and of the place of their token axis
         """
         place = where_tokens(self.axes)
-        *ats, pos = [None if at is None else of_at(at, place) for at in (*self.ats, self.pos)]
+        *ats, pos = [of_at(at, place) for at in (*self.ats, self.pos)]
         k, v = of_tensor(self.k), of_tensor(self.v)
         return replace(self, k=k, v=v, ats=ats, pos=pos, buffers=None)
 
@@ -115,7 +115,8 @@ class Cache:
 
         - `device`: device of the copy
         """
-        return self._mapped(lambda x: x.to(device), lambda at, _: at.to(device))
+        of_at = lambda at, _: None if at is None else at.to(device)  # noqa: E731
+        return self._mapped(lambda x: x.to(device), of_at)
 
     def crop(self, tokens: int) -> None:
         """Drop all but the first tokens; the next call continues after the last kept token.

@@ -14,7 +14,7 @@ from torch import Tensor
 from posenc.attention.attend import attend
 from posenc.attention.inputs import validate
 from posenc.attention.sdpa import one_query
-from posenc.compat.tracing import beyond_gradients, is_eager_cpu
+from posenc.compat.tracing import fits_cpu_kernels
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import bias_of
@@ -57,7 +57,7 @@ class Decoding:
         - `scale`: factor of q · k; None: the scale of the encoding
         """
         scale = self.encoding.scale(q.shape[-1]) if scale is None else scale
-        if not torch.is_grad_enabled() and is_eager_cpu(q, k, v) and not beyond_gradients():
+        if not torch.is_grad_enabled() and fits_cpu_kernels(q, k, v):
             if scale not in self.rows:
                 self.rows[scale] = self.row(q, k, v, scale)
             usable, row = self.rows[scale]
@@ -75,16 +75,12 @@ class Decoding:
 
         The kernel cannot be used for a bias that depends on content, or a `scale` below 0.
         """
-        acts_on = {*self.encoding.acts_on}
-        if q.shape[2] != 1 or scale <= 0 or v.shape[-1] != q.shape[-1]:
-            return False, None
-        if acts_on - {"on_scores", "on_embeddings"}:
+        others = {*self.encoding.acts_on} - {"on_scores", "on_embeddings"}
+        if others or q.shape[2] != 1 or scale <= 0 or v.shape[-1] != q.shape[-1]:
             return False, None
         call = validate(q, k, v, self.encoding, self.at, self.k_at, None, scale)
         bias = bias_of(call.parts, q, k, scale)
-        if bias is None:
-            return True, None
-        if bias.distance is None:
-            return False, None
+        if bias is None or bias.distance is None:
+            return bias is None, None
         row = bias.block(ALL, ALL, None).to(call.exact)
         return True, row.expand(*q.shape[:2], 1, -1)

@@ -148,11 +148,5 @@ def _with_positions(
 
     `take` slices positions of queries, and `take_keys` slices positions of keys.
     """
-    parts = [
-        part._replace(
-            at=None if part.at is None else take(part.at),
-            k_at=None if part.k_at is None else take_keys(part.k_at),
-        )
-        for part in call.parts
-    ]
+    parts = [part._replace(at=take(part.at), k_at=take_keys(part.k_at)) for part in call.parts]
     return call._replace(parts=parts)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, Implementation
-from posenc.attention.spacing import DiagonalBand, diagonal_band
-from posenc.compat.tracing import beyond_gradients, is_eager_cpu
+from posenc.attention.spacing import diagonal_band
+from posenc.compat.tracing import fits_cpu_kernels
 from posenc.core.check_positions import check_sizes, checked_at, prepared
 from posenc.core.encoding import Encoding, placed
 from posenc.core.hooks import Placed
@@ -65,17 +65,17 @@ def resolve_softmax(
     if not plain:
         check_softmax(q, dropout, softcap, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    can_read = is_eager_cpu(*inputs) and not beyond_gradients()
+    can_read = fits_cpu_kernels(*inputs)
     seen = diagonal_band(mask, tokens, keys) if can_read else None
     # A mask that hides no pair is dropped
-    if seen is not None and seen == DiagonalBand(tokens, keys, 1 - keys, tokens - 1):
+    if seen is not None and seen.low == 1 - keys and seen.high == tokens - 1:
         mask = None
     causal = isinstance(mask, Mask) and (mask.is_causal or (seen is not None and seen.is_causal))
     hides = mask is not None and not causal and (seen is None or not seen.sees_all_keys)
     acts_on = parts[0].acts_on if len(parts) == 1 else encoding.acts_on
     scale = encoding.scale(channels) if scale is None else float(number(scale, "scale"))
     trains = torch.is_grad_enabled() and learns(encoding, *inputs)
-    exact = torch.promote_types(q.dtype, torch.float32)
+    exact = torch.float64 if q.dtype is torch.float64 else torch.float32
     return Call(
         encoding, parts, acts_on, q, k, v, scale, mask, seen, causal, hides, can_read, trains,
         plain, "by_weight" in acts_on, exact, dropout, softcap, sinks, implementation,

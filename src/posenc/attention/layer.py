@@ -1,6 +1,7 @@
 """The self-attention layer of a transformer, with any encoding."""
 
 import warnings
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -160,17 +161,11 @@ class SelfAttention(nn.Module):
         - `cache`: a `Cache`, to which the tokens of x are added, or None
         """
         q, k, v, at = self.project(x, at)
-        how: dict[str, Any] = {
-            "mask": mask,
-            "implementation": implementation,
-            "dropout": self.dropout if self.training else 0.0,
-            "softcap": self.softcap,
-            "sinks": self.sinks,
-        }
-        if cache is None:
-            out = attend(q, k, v, self.encoding, at, **how)
-        else:
-            out = attend_cached(self, cache, q, k, v, self.encoding, at, **how)
+        attention: Any = attend if cache is None else partial(attend_cached, self, cache)
+        out = attention(
+            q, k, v, self.encoding, at, mask=mask, implementation=implementation,
+            dropout=self.dropout if self.training else 0.0, softcap=self.softcap, sinks=self.sinks,
+        )  # fmt: skip
         return self.out(out.transpose(1, 2).flatten(2))
 
 

@@ -78,6 +78,8 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
     if not torch.compiler.is_compiling():
         (batch, heads, queries, _), tokens = call.q.shape, call.k.shape[2]
         shape = (batch, heads, len(range(queries)[rows]), len(range(tokens)[keys]))
+        if isinstance(bias, Tensor) and bias.dtype is call.exact and bias.shape == shape:
+            return bias
         hooks.check_broadcast(call.encoding, "on_scores", bias, shape)
     return bias if bias.dtype is call.exact else bias.to(call.exact)
 

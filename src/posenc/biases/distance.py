@@ -24,6 +24,8 @@ class DistanceBias(ScoreBias):
     - `q_pos`, `k_pos`: positions of queries and keys
     - `reach`: if given, offsets must be whole numbers, f must be constant beyond −reach and reach,
       and its values are read from a table
+    - `all_heads`: True if f(None, offset) returns the bias of all heads, for offsets that are the
+      same for all heads, (batch or 1, 1, query, key)
 
     At equally spaced positions the bias is a Toeplitz matrix, a strided view of one vector per
     head.
@@ -36,12 +38,13 @@ class DistanceBias(ScoreBias):
         q_pos: Positions,
         k_pos: KeyPositions,
         reach: int | None = None,
+        all_heads: bool = False,
     ):
         self.f = self.distance = f
         self.q_pos, self.heads = q_pos, q.shape[1]
         one_for_all = k_pos.ndim < 3 or k_pos.shape[1] == 1
         self.k_pos = k_pos if one_for_all else for_query_heads(k_pos, self.heads)
-        self.reach = reach
+        self.reach, self.all_heads = reach, all_heads
         self.lookup = f if reach is None else None
         if reach is not None and not is_eager_cpu(q_pos):
             self.hold()
@@ -50,8 +53,9 @@ class DistanceBias(ScoreBias):
         self.lookup = self.lookup or self.of_pairs()
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        apart, h = offsets(self.q_pos, self.k_pos, rows, keys), None
+        if not self.all_heads or apart.shape[1] != 1:
+            h = torch.arange(self.heads, device=apart.device).view(1, -1, 1, 1)
         if self.lookup is None and self.reach is not None and apart.numel() <= 16 * self.reach:
             # For few pairs, f is cheaper than a table
             return self.f(h, self._whole(apart))
@@ -76,10 +80,13 @@ class DistanceBias(ScoreBias):
         return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
 
 
-def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Read a table (head, column) at indices of heads and columns that broadcast together."""
-    if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
+def looked_up(table: Tensor, h: Tensor | None, columns: Tensor) -> Tensor:
+    """Read a table (head, column) at indices of heads and columns that broadcast together.
+
+    `h` None: all heads index the same columns, (batch or 1, 1, query, key).
+    """
+    if h is not None and (h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1):
         return table[h, columns]
-    # All heads index the same columns, (batch or 1, 1, query, key), which is ten times as fast
+    # All heads index the same columns, which is ten times as fast
     found = table.index_select(1, columns.flatten())
-    return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
+    return found.reshape(table.shape[0], columns.shape[0], *columns.shape[2:]).transpose(0, 1)

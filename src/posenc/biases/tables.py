@@ -120,9 +120,8 @@ class TableBias(ScoreBias):
             assert by_key is not None
             return bias + _looked_up(by_key[..., keys, :], key_row(apart).mT).mT
         # With few queries each key needs few rows, so only their products are computed
-        return bias + _own_products(
-            upcast(k[..., keys, :]), upcast(key_table), key_row(apart[0, 0])
-        )
+        k, key_table = upcast(k[..., keys, :]), upcast(key_table)
+        return bias + _own_products(k, key_table, key_row(apart[0, 0]))
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None

@@ -219,10 +219,8 @@ class TiledVectors(TiledBias):
         return self.held.room
 
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
-        x, vectors = (
-            t[0][texts, tile.heads, tile.rows].flip(2),
-            t[1][tile.heads, self.columns(tile)],
-        )
+        x = t[0][texts, tile.heads, tile.rows].flip(2)
+        vectors = t[1][tile.heads, self.columns(tile)]
         shape = (*x.shape[:3], vectors.shape[1])
         products = self.room(x)[: x[..., 0].numel() * shape[-1]].view(shape)
         torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)

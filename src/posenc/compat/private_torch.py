@@ -27,7 +27,7 @@ def optional_attr(path: str, otherwise: Any) -> Any:
 
 
 # True within `torch.jit.trace`; a version without this function has no tracing
-is_traced: Callable[[], bool] = optional_attr("jit.is_tracing", lambda: False)
+is_traced: Callable[[], bool] = optional_attr("_C._is_tracing", lambda: False)
 # True within grad, vmap, jvp and other transforms of torch.func
 transforming: Callable[[], bool] = optional_attr(
     "_C._are_functorch_transforms_active", lambda: True

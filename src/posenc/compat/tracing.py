@@ -87,11 +87,22 @@ def beyond_gradients() -> bool:
     return private_torch.transforming() and not private_torch.takes_one_gradient()
 
 
+def fits_cpu_kernels(*tensors: Tensor) -> bool:
+    """Return True if torch's attention kernels for the CPU can be called with these tensors."""
+    # `beyond_gradients`, without its call
+    if not is_eager_cpu(*tensors) or private_torch.forward_level() >= 0:
+        return False
+    return not private_torch.transforming() or private_torch.takes_one_gradient()
+
+
 def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Disable autocast within a context, because 16 bits are too few for sums and rotations."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
+WIDE = (torch.float32, torch.float64)
+
+
 def upcast(x: Tensor) -> Tensor:
     """Convert x to float32 or wider, because 16 bits cannot distinguish close distances."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x if x.dtype in WIDE else x.to(torch.promote_types(x.dtype, torch.float32))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import is_eager_cpu
+from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.positions import common_step, per_head
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.support.arguments import brief
@@ -20,7 +20,8 @@ from posenc.support.arguments import brief
 ALL = slice(None)
 FEW_QUERIES = 8  # up to this number of queries, as in decoding, call overhead dominates
 
-OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), which broadcast -> bias
+# (head, offset), which broadcast -> bias; some functions accept None for all heads
+OfDistance = Callable[[Any, Tensor], Tensor]
 
 
 class ScoreBias:
@@ -259,8 +260,7 @@ def per_query_head(x: Tensor, q: Tensor) -> Tensor:
 
 def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
     """Return q and k in float32 or wider, with the keys repeated for each query head."""
-    dtype = torch.promote_types(q.dtype, torch.float32)
-    return q.to(dtype), per_query_head(k, q).to(dtype)
+    return upcast(q), upcast(per_query_head(k, q))
 
 
 def pairs(

@@ -137,19 +137,25 @@ def batch(at: Any, where: tuple[int, int]) -> int:
 
 
 def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
-    """Return the positions, or the prepared positions, of a slice of the tokens."""
+    """Return the positions, or the prepared positions, of a slice of the tokens.
+
+    If a cache holds no positions, `at` is None, and so is the result.
+    """
     if isinstance(at, Prepared):
         return at.slice_tokens(some)
-    return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
+    if at is None or not where[0]:
+        return at
+    return at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
 def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
-    """Select texts of a batch from prepared positions; tensors without a batch are kept."""
+    """Select texts of a batch from prepared positions; tensors without a batch, and None, stay."""
     if isinstance(at, Prepared):
         fields = zip(at._each(), at.places, strict=True)
         return at.with_fields([select_batch(field, texts, place) for field, place in fields])
-    shared = at.ndim <= where[1] or len(at) == 1
-    return at if shared else at.index_select(0, texts.to(at.device))
+    if at is None or at.ndim <= where[1] or len(at) == 1:
+        return at
+    return at.index_select(0, texts.to(at.device))
 
 
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:

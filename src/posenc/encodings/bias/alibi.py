@@ -68,12 +68,17 @@ class ALiBi(Encoding):
         super().__init__()
         self.heads, self.strength = heads, float(number(strength, "strength"))
         self.slopes = self.strength * slopes(heads)
+        # The factor of the distance in each dtype of scores, so that calls need not convert it
+        self.rates = {to: -self.slopes.to(to) for to in (torch.float32, torch.float64)}
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        m = self.slopes.to(q.device, torch.promote_types(q.dtype, torch.float32))
-        return DistanceBias(lambda h, δ: -m[h] * δ.abs(), q, q_at, k_at)
+        rates = self.rates[torch.float64 if q.dtype is torch.float64 else torch.float32]
+        if not q.is_cpu:
+            rates = rates.to(q.device)
+        f = lambda h, δ: (rates.view(-1, 1, 1) if h is None else rates[h]) * δ.abs()  # noqa: E731
+        return DistanceBias(f, q, q_at, k_at, all_heads=True)
 
 
 CARD = Card(

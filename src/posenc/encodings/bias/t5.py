@@ -58,16 +58,19 @@ def starts(buckets: int, reach: int) -> list[int]:
 def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Tensor:
     """Return the bucket of each offset, query − key."""
     side = buckets // 2 if bidirectional else buckets
-    first = torch.tensor(starts(side, reach), device=offset.device)
-    return _bucketed(offset, first, bidirectional)
+    later = torch.tensor(starts(side, reach)[1:], device=offset.device)
+    return _bucketed(offset, later, bidirectional)
 
 
-def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
-    # The first bucket holds all offsets below the start of the second, including negative ones
+def _bucketed(offset: Tensor, later: Tensor, bidirectional: bool) -> Tensor:
+    """Return the bucket of each offset, where `later` are the starts of all buckets but the first.
+
+    The first bucket holds all offsets below the start of the second, including negative ones.
+    """
     if not bidirectional:
-        return torch.bucketize(offset, first[1:], right=True)
-    bucket = torch.bucketize(offset.abs(), first[1:], right=True)
-    return bucket + (offset < 0) * len(first)
+        return torch.bucketize(offset, later, right=True)
+    bucket = torch.bucketize(offset.abs(), later, right=True)
+    return bucket + (offset < 0) * (len(later) + 1)
 
 
 class T5Bias(Encoding):
@@ -96,20 +99,21 @@ class T5Bias(Encoding):
         self.bidirectional = switch(bidirectional, "bidirectional")
         first = starts(buckets // 2 if bidirectional else buckets, reach)
         self.first = torch.tensor(first, device="cpu")
+        self.later = self.first[1:]
         room("a table", 2 * reach + 1, heads)
         self.weight = nn.Parameter(torch.randn(buckets, heads) * 0.1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        return DistanceBias(self.of_distance, q, q_at, k_at, reach=self.reach)
+        return DistanceBias(self.of_distance, q, q_at, k_at, self.reach, all_heads=True)
 
-    def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+    def of_distance(self, h: Tensor | None, δ: Tensor) -> Tensor:
         """Return the bias at an offset, in logits.
 
-        - `h`, `δ`: head, and offset in tokens, query − key
+        - `h`, `δ`: head, and offset in tokens, query − key; `h` None: all heads
         """
-        bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
+        bucket = _bucketed(δ, self.later.to(δ.device), self.bidirectional)
         # The gradient of a bucket is the sum over all pairs in it
         return looked_up(upcast(self.weight).mT, h, bucket)
 
