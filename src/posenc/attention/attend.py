@@ -81,9 +81,8 @@ def attend(
     torch.Size([1, 2, 5, 8])
     """
     call = validate(
-        q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks,
-        implementation=implementation,
-    )  # fmt: skip
+        q, k, v, encoding, at, k_at, mask, scale, dropout, softcap, sinks, implementation
+    )
     call = apply_qkv_hooks(call)
     out = run(call)
     return applied("on_output", call.parts, out) if "on_output" in call.acts_on else out
@@ -127,9 +126,7 @@ def explain(
     >>> print(explain(q, q, q, RoPE(8)))
     sdpa: RoPE adds nothing to scores or values, so torch's kernel can be used.
     """
-    call = validate(
-        q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks
-    )
+    call = validate(q, k, v, encoding, at, k_at, mask, scale, dropout, softcap, sinks)
     return chosen(apply_qkv_hooks(call))
 
 

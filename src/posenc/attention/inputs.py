@@ -19,8 +19,9 @@ IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 
 
 def validate(
-    q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any, **how: Any
-) -> Call:
+    q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any,
+    dropout: Any = 0.0, softcap: Any = None, sinks: Any = None, implementation: Any = "auto",
+) -> Call:  # fmt: skip
     """Check the arguments of `attend`, and return them as a `Call`."""
     check_tensors(encoding, q, k, v)
     tokens, keys = q.shape[2], k.shape[2]
@@ -36,7 +37,9 @@ def validate(
     if k_at is not None or keys != tokens:
         k_at = checked_at(encoding, at if k_at is None else k_at, k, "`k_at`")
     parts = placed(encoding, at, at if k_at is None else k_at)
-    return resolve_softmax(encoding, parts, q, k, v, mask, scale, **how)
+    return resolve_softmax(
+        encoding, parts, q, k, v, mask, scale, dropout, softcap, sinks, implementation
+    )
 
 
 def resolve_softmax(
