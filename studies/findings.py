@@ -155,7 +155,8 @@ def contrast(one: Contrast, result: Analysis) -> str:
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
     verdict = phrases.verdict(one)
     against = [] if one.decided else [verdict]
-    where = phrases.span(result.metric)
+    own = [name.rpartition(" at ")[2] for name in one.terms if " at " in name]
+    where = f"n = {' and '.join(own)}" if own else phrases.span(result.metric)
     bits = phrases.unit_of(one, phrases.in_bits(result.rows))
     return difference(one.difference, one.by_seed, bits, where, result, [*p, *against])
 

@@ -1,6 +1,6 @@
 """Tests that need an NVIDIA GPU; without one, all are skipped.
 
-Run them with `make cuda`. The results of the last run are in `benchmarks/README.md`.
+Run them with `make cuda`. The results of the last run are in `benchmarks/results/README.md`.
 """
 
 from pathlib import Path

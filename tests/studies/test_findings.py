@@ -237,8 +237,10 @@ def sides(study, one, other, at, cropped=(False, False)):
     labels = {row.name for row in plan(study).encodings}
 
     def of(name, cut):
+        name, _, length = name.partition(" at ")
+        at_length = [int(length)] if length else at
         label = name if name in labels else name.removesuffix(" cropped")
-        return of_seeds(study, label, *at, cropped=cut or label != name)
+        return of_seeds(study, label, *at_length, cropped=cut or label != name)
 
     values = [[of(name, cut) for name in side]
               for side, cut in zip((one, other), cropped, strict=True)]  # fmt: skip
@@ -306,10 +308,11 @@ def test_each_contrast_is_what_the_store_holds(study):
         if not apart[n]:
             assert line.endswith(": no paired seeds yet")
             continue
-        begin, _ = compared(study, apart[n], where)
+        own = [name.partition(" at ")[2] for name in (*one, *other) if " at " in name]
+        begin, _ = compared(study, apart[n], f"n = {' and '.join(own)}" if own else where)
         begin = f"{re.escape(' + '.join(one))} − {re.escape(' + '.join(other))}: {begin}"
         assert re.match(begin + re.escape(f"p = {adjusted[n]:.2g} by Holm"), line), line
-        weak = untrained(study, [*one, *other])
+        weak = untrained(study, [name.partition(" at ")[0] for name in (*one, *other)])
         assert ("undertrained" in line) == weak
         open_ = re.search("no difference shown|cannot decide|no ranking claims", line) is not None
         assert weak or open_ == (adjusted[n] >= 0.05)

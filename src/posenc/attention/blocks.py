@@ -18,7 +18,6 @@ from posenc.compat.tracing import beyond_gradients, traced, transformed
 BLOCK = 128  # largest number of queries in a block
 SMALLEST_BLOCK = 16  # smallest number of queries in a block
 MOST_SCORES = 2**21  # scores in a block, 8 MB, unless the smallest block has more
-BLOCK_ON_GPU, MOST_SCORES_ON_GPU = 512, 2**25  # larger, because small blocks leave a GPU idle
 
 
 class Blocks(Path):
@@ -40,12 +39,9 @@ class Blocks(Path):
     def run(self, call: Call) -> Tensor:
         whole = call.bias is not None and call.bias.scores is not None
         tokens, most = call.q.shape[2], SMALLEST_BLOCK
-        block, scores = (
-            (BLOCK_ON_GPU, MOST_SCORES_ON_GPU) if call.q.is_cuda else (BLOCK, MOST_SCORES)
-        )
         if tokens > most:
             batch, heads, _, keys = call.shape
-            most = max(most, min(block, scores // max(1, batch * heads * keys)))
+            most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
         # The fused kernel supports no cap, no complete scores, and no access to the weights, and
         # its memory with dropout is that of all weights
         can = call.plain or not (call.dropout or sdpa.unsupported_softmax(call))
@@ -54,7 +50,7 @@ class Blocks(Path):
         # Masked keys of a block are skipped if the mask is a diagonal band
         band = None if call.mask is None or call.by_weight else call.seen
         # A single block needs no recomputation for the gradients
-        if tokens <= most or (tokens <= block and call.trains):
+        if tokens <= most or (tokens <= BLOCK and call.trains):
             return compute(call, ALL, ALL if band is None else band.seen(slice(0, tokens)))
         blocks = rows_of(tokens, most)
         columns = [ALL if band is None else band.seen(rows) for rows in blocks]

@@ -112,7 +112,7 @@ def test_the_page_has_each_part_of_each_row_and_each_number():
 @pytest.mark.repository
 def test_the_page_links_to_the_studies_that_its_numbers_are_of():
     links = re.findall(r"\]\(\.\./studies/([\w-]+)\)", guide.page())
-    assert links == ["fair-text", "shape-copy", "content-or-place-10", "masked"]
+    assert links == ["fair-text", "shape-copy", "content-or-place-10", "one-period-8", "masked"]
     assert all((ROOT / "studies" / link / "results.db").exists() for link in links)
 
 
@@ -217,6 +217,11 @@ def test_the_stores_hold_these_numbers():
         assert shares == tuple(
             round(100 * mean(f"content-or-place-10#{task}", row, *range(11, 21)))
             for task in ("copy-unique", "copy")
+        )
+    for period, shares in guide.ONE_PERIOD.items():
+        assert shares == tuple(
+            round(100 * mean("one-period-8", f"period {period}", 8 + period + more))
+            for more in (0, 1)
         )
     with_four = tuple(round(mean("shape-text", "alibi", 128, cropped=cut), 3) for cut in (0, 1))
     assert with_four == guide.ALIBI
