@@ -41,7 +41,7 @@ ALL = slice(None)
 CACHED_SCORES = 2**18
 # Range of scores in which tiles are distributed to threads, each with separate sums of gradients.
 # Outside of this range, all threads share each operation. Below it, Python's lock costs more.
-FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**20, 2**25, 4
+FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**22, 2**25, 4
 # Scores of the tiles alone, such as those of a window, from which several threads are faster
 WORTH_SHARING = 2**16
 
