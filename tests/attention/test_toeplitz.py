@@ -118,11 +118,11 @@ def test_a_bias_brings_its_own_way():
 
 def test_one_thread_computes_what_lies_between_tiles_that_threads_share(monkeypatch):
     """Torch's own operations use all threads for few or many scores, and one thread otherwise."""
-    before, q = torch.get_num_threads(), torch.randn(1, 4, 600, 64)
+    before, q = torch.get_num_threads(), torch.randn(1, 4, 1200, 64)
     torch.set_num_threads(2)
     COUNTS.clear()
     try:
-        attend(*[q[:, :, :500]] * 3, Own(), mask=masks.causal())
+        attend(*[q[:, :, :1000]] * 3, Own(), mask=masks.causal())
         attend(q, q, q, Own(), mask=masks.causal())
         monkeypatch.setattr(engine, "MOST_SCORES", 0)
         attend(q, q, q, Own(), mask=masks.causal())

@@ -67,14 +67,17 @@ class ALiBi(Encoding):
     def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
         self.heads, self.strength = heads, float(number(strength, "strength"))
-        self.slopes = self.strength * slopes(heads)
-        # The factor of the distance in each dtype of scores, so that calls need not convert it
-        self.rates = {to: -self.slopes.to(to) for to in (torch.float32, torch.float64)}
+        self.rates = -self.slopes.float()  # factor of the distance, unless scores are float64
+
+    @property
+    def slopes(self) -> Tensor:
+        """The slope of each head, multiplied by `strength`, in float64."""
+        return self.strength * slopes(self.heads)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        rates = self.rates[torch.float64 if q.dtype is torch.float64 else torch.float32]
+        rates = self.rates if q.dtype is not torch.float64 else -self.slopes
         if not q.is_cpu:
             rates = rates.to(q.device)
         f = lambda h, δ: (rates.view(-1, 1, 1) if h is None else rates[h]) * δ.abs()  # noqa: E731
