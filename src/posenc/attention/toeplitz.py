@@ -83,7 +83,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the call has only one `by_weight` hook, and its bias computes the same term."""
+    """Test whether one encoding adds to the values, and its bias computes what it adds."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

@@ -93,8 +93,8 @@ class DeBERTa(Encoding):
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
         if whole_number(buckets, "buckets") and not (2 < buckets < 2 * reach - 2):
             raise ValueError(
-                f"`buckets` must be from 3 to {2 * reach - 3} for `reach`={reach}, or 0, so that"
-                f" each distance has its own vector, got {buckets}."
+                f"`buckets` must be from 3 to {2 * reach - 3} for `reach`={reach}, or 0 to"
+                f" give each distance its own vector, got {buckets}."
             )
         width = dim * heads if width is None else channels(width, "width")
         self.released, self.clamped = switch(released, "released"), switch(clamped, "clamped")

@@ -307,7 +307,7 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """List n consecutive words (w0 follows w99), given the first and the last word."""
+    """Task: given the first and the last of n consecutive words, write all n; w0 follows w99."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps

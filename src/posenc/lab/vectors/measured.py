@@ -222,7 +222,7 @@ def position_fault(found: Tensor, given: Tensor) -> tuple[str, str]:
 
 
 def _shift_of_texts(moved: Tensor, given: Tensor) -> str:
-    """Return the name of a fault that shifts all positions of some texts, or ""."""
+    """Describe the fault if all positions of some texts are shifted by one number; "" otherwise."""
     by = moved[:, 0]
     texts = by.nonzero().flatten().tolist()
     if bool((moved != by[:, None]).any()) or len({*by[texts].tolist()}) != 1:
