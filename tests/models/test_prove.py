@@ -1,6 +1,7 @@
 """Test the search on a model trained with a known scaling, and on one that no method helps."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -231,10 +232,10 @@ def test_the_page_is_that_of_the_stored_results():
     ]
     text = (PAGE.parent / "models.md").read_text("utf-8")
     assert f"measured in {len(remapped)} of the 40 cases" in text
-    of = f"of the {len(remapped)} cases, the best of these three methods"
-    assert f"In {len(helps)} {of} saves at least 0.01" in text
+    of = f"of the {len(remapped)} cases, the best of"
+    assert f"In {len(helps)} {of} these three methods saves at least 0.01" in text
     assert f"the last 64 tokens, and at most {max(saved):.3f}" in text
-    assert f"In {len(wins)} {of} is also better than every method" in text
+    assert re.search(rf"In {len(wins)} {of} [^.]* is also better than every method", text)
 
 
 @pytest.mark.slow

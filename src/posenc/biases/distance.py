@@ -72,8 +72,9 @@ class DistanceBias(ScoreBias):
         heads = torch.arange(self.heads, device=device)
         tabulated = torch.arange(-reach, reach + 1, device=device)
         table = self.f(heads.unsqueeze(-1), tabulated)
-        # Tensors, because on CUDA FlexAttention cannot be compiled for numbers that change
-        first, last = tabulated[0], tabulated[-1]
+        first, last = -reach, reach
+        if tabulated.is_cuda:  # where FlexAttention cannot be compiled for numbers that change
+            first, last = tabulated[0], tabulated[-1]
         return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(first, last) - first)
 
     def _whole(self, apart: Tensor) -> Tensor:

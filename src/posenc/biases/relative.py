@@ -23,9 +23,9 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skewed
 from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import upcast
-from posenc.core.biases import ScoreBias, for_query_heads
+from posenc.core.biases import ScoreBias, for_query_heads, take
 from posenc.core.positions import per_head
-from posenc.core.shapes import KeyPositions, Positions
+from posenc.core.shapes import KeyPositions, PairBias, Positions
 
 ROWS = 128  # queries of a tile, and the width of the tiles next to the diagonal
 
@@ -39,6 +39,7 @@ class RelativeBias(ScoreBias):
     least 0, w and b, (unit,), and `outer`, (head, unit).
     """
 
+    compiles = False
     view = "only few ReLU units of {} switch on or off within a tile."
 
     def __init__(
@@ -58,6 +59,10 @@ class RelativeBias(ScoreBias):
         q_pos = per_head(self.q_pos[..., rows]).unsqueeze(-1)
         k_pos = per_head(self.k_pos[..., keys]).unsqueeze(-2)
         return self.f(h, q_pos, k_pos)
+
+    def pair(self) -> PairBias:
+        q_pos, k_pos = take(self.q_pos), take(self.k_pos)
+        return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None

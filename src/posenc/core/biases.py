@@ -30,6 +30,7 @@ class ScoreBias:
     - `distance`: f(head, offset), set only if the bias depends on nothing more; its values are
       stored as one vector per head
     - `q_pos`, `k_pos`: the positions of which the bias is a function
+    - `compiles`: False if FlexAttention takes minutes to compile the function that `pair` returns
     - `scores`: f(rows, keys), the complete scores, for a bias that cannot be separated from q · k
 
     Facts about `attended`, the form for the CPU:
@@ -41,6 +42,7 @@ class ScoreBias:
     """
 
     distance: OfDistance | None = None
+    compiles = True
     q_pos: Any
     k_pos: Any
     scores: Any = None
@@ -106,6 +108,7 @@ class SumBias(ScoreBias):
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
+        self.compiles = all([bias.compiles for bias in biases])
         curves = [bias.distance for bias in biases if bias.distance is not None]
         first = biases[0]
         if len(curves) == len(biases) and all([_same_positions(first, bias) for bias in biases]):

@@ -67,7 +67,8 @@ class ALiBi(Encoding):
     def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
         self.heads, self.strength = heads, float(number(strength, "strength"))
-        self.rates = -self.slopes.float()  # factor of the distance, unless scores are float64
+        # The factor of the distance, for scores in float64 and in float32
+        self.rates64, self.rates = -self.slopes, -self.slopes.float()
 
     @property
     def slopes(self) -> Tensor:
@@ -77,7 +78,7 @@ class ALiBi(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        rates = self.rates if q.dtype is not torch.float64 else -self.slopes
+        rates = self.rates64 if q.dtype is torch.float64 else self.rates
         if not q.is_cpu:
             rates = rates.to(q.device)
         f = lambda h, δ: (rates.view(-1, 1, 1) if h is None else rates[h]) * δ.abs()  # noqa: E731
