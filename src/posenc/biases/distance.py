@@ -7,6 +7,8 @@ computes attention without a matrix of tokens². At all other positions `f` is c
 pairs, or read from a table.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -72,7 +74,8 @@ class DistanceBias(ScoreBias):
         heads = torch.arange(self.heads, device=device)
         tabulated = torch.arange(-reach, reach + 1, device=device)
         table = self.f(heads.unsqueeze(-1), tabulated)
-        first, last = -reach, reach
+        first: Any = -reach
+        last: Any = reach
         if tabulated.is_cuda:  # where FlexAttention cannot be compiled for numbers that change
             first, last = tabulated[0], tabulated[-1]
         return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(first, last) - first)
