@@ -74,10 +74,9 @@ class DistanceBias(ScoreBias):
         heads = torch.arange(self.heads, device=device)
         tabulated = torch.arange(-reach, reach + 1, device=device)
         table = self.f(heads.unsqueeze(-1), tabulated)
-        first: Any = -reach
-        last: Any = reach
-        if tabulated.is_cuda:  # where FlexAttention cannot be compiled for numbers that change
-            first, last = tabulated[0], tabulated[-1]
+        # On CUDA, FlexAttention cannot be compiled for numbers that change
+        ends: Any = (tabulated[0], tabulated[-1]) if tabulated.is_cuda else (-reach, reach)
+        first, last = ends
         return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(first, last) - first)
 
     def _whole(self, apart: Tensor) -> Tensor:
