@@ -166,7 +166,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, band: DiagonalBand, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the next block of queries, with scores, gates and counts of the keys near the block.
+    """Return the block of queries from `start` on, with scores, gates and counts for its last keys.
 
     The number of near keys is doubled until the counts of all earlier keys have reached `last`.
     """

@@ -126,7 +126,7 @@ def _read(path: Path | None) -> Any:
 
 
 def _read_quietly(folder: Path, text: Any) -> Any:
-    """Measure a model on a text, without printing the messages of transformers."""
+    """Run a model on a text and return its reading; messages of transformers are not printed."""
     from posenc.lab.compare import real_model
 
     with suppress(ImportError):

@@ -150,7 +150,7 @@ def extend(
         A new folder for a copy of the model with the new config; the original is unchanged. With
         --prove, the folder for the page of results.
     part
-        For the method table: the part of the config that has the position table, for example
+        Only with the method `table`: the part of the config that has the position table, such as
         vision_config or decoder.
     as_json
         Print the changes as one JSON document.

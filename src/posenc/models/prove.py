@@ -127,7 +127,7 @@ def prove(
     progress: Progress = lambda doing, count, of: None,
     precision: str = "float32",
 ) -> Proof:
-    """Measure each method of context extension on texts of `to` tokens.
+    """Measure the loss with each method of context extension on texts of `to` tokens.
 
     - `letters`: text to read; None: the packaged novel
     - `base`: larger base to try; None: ten times the present one
