@@ -1,7 +1,8 @@
 """Benchmark on an NVIDIA GPU: the rotation beside a copy, and attention beside torch's own kernel.
 
 Times are medians from the events of the device; each sample calls one implementation several times
-in turn with the others. Every implementation is first compared with the formula or the definition.
+in turn with the others. Each time has the error beside it: of rotations against the formula in
+float64, and of posenc's attention against the definition on a short text.
 
     rotation    queries and keys; the limit is a copy of both
     forward, training   attention over whole texts; the limit is torch's causal attention

@@ -44,7 +44,7 @@ def cases(keys: int) -> dict[str, Case]:
 
     def t5_lines() -> Tensor:
         offsets = q_pos.unsqueeze(-1) - k_pos
-        buckets = torch.bucketize(offsets.clamp_min(0), t5.first, right=True) - 1
+        buckets = torch.bucketize(offsets.clamp_min(0), t5.later, right=True)
         return F.scaled_dot_product_attention(q, k, v, t5.weight[buckets].permute(2, 0, 1)[None])
 
     def rope_lines() -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from posenc import Cache, masks
 from posenc.attention.attend import attend, explain
 from posenc.attention.layer import SelfAttention
-from posenc.catalog import CATALOG
+from posenc.catalog import CATALOG, find
 from posenc.compat.private_torch import VERSION
 from posenc.core.encoding import Sum
 from posenc.core.positions import folded
@@ -99,31 +99,31 @@ def tensors(queries, keys, channels=DIM, heads=HEADS, groups=None):
 
 
 CASES = {
-    "8 channels": (tensors, (64, 64, 8), lambda: ALiBi(HEADS).cuda()),
-    "4 channels": (tensors, (64, 64, 4), lambda: T5Bias(HEADS).cuda()),
-    "48 channels": (tensors, (64, 64, 48), lambda: ALiBi(HEADS).cuda()),
-    "80 channels": (tensors, (64, 64, 80), lambda: ALiBi(HEADS).cuda()),
-    "256 channels": (tensors, (64, 64, 256), lambda: ALiBi(HEADS).cuda()),
-    "300 tokens": (tensors, (300, 300), lambda: ALiBi(HEADS).cuda()),
-    "one query": (tensors, (1, 300), lambda: ALiBi(HEADS).cuda()),
-    "one query of T5": (tensors, (1, 300), lambda: T5Bias(HEADS).cuda()),
-    "seven queries": (tensors, (7, 300), lambda: T5Bias(HEADS).cuda()),
-    "3 heads on one": (tensors, (130, 130, 16, 6, 2), lambda: ALiBi(6).cuda()),
-    "3 heads on one, one query": (tensors, (1, 130, 16, 6, 2), lambda: ALiBi(6).cuda()),
-    "4 heads on one, one query": (tensors, (1, 130, 16, 4, 1), lambda: ALiBi(4).cuda()),
-    "RoPE and ALiBi": (tensors, (150, 150), lambda: Sum(RoPE(DIM), ALiBi(HEADS)).cuda()),
-    "Shaw": (tensors, (150, 150), lambda: Shaw(DIM, reach=9).cuda()),
-    "DeBERTa": (tensors, (150, 150), lambda: DeBERTa(DIM, HEADS).cuda()),
-    "one token": (tensors, (1, 1), lambda: ALiBi(HEADS).cuda()),
+    "8 channels": ((64, 64, 8), lambda: ALiBi(HEADS)),
+    "4 channels": ((64, 64, 4), lambda: T5Bias(HEADS)),
+    "48 channels": ((64, 64, 48), lambda: ALiBi(HEADS)),
+    "80 channels": ((64, 64, 80), lambda: ALiBi(HEADS)),
+    "256 channels": ((64, 64, 256), lambda: ALiBi(HEADS)),
+    "300 tokens": ((300, 300), lambda: ALiBi(HEADS)),
+    "one query": ((1, 300), lambda: ALiBi(HEADS)),
+    "one query of T5": ((1, 300), lambda: T5Bias(HEADS)),
+    "seven queries": ((7, 300), lambda: T5Bias(HEADS)),
+    "3 heads on one": ((130, 130, 16, 6, 2), lambda: ALiBi(6)),
+    "3 heads on one, one query": ((1, 130, 16, 6, 2), lambda: ALiBi(6)),
+    "4 heads on one, one query": ((1, 130, 16, 4, 1), lambda: ALiBi(4)),
+    "RoPE and ALiBi": ((150, 150), lambda: Sum(RoPE(DIM), ALiBi(HEADS))),
+    "Shaw": ((150, 150), lambda: Shaw(DIM, reach=9)),
+    "DeBERTa": ((150, 150), lambda: DeBERTa(DIM, HEADS)),
+    "one token": ((1, 1), lambda: ALiBi(HEADS)),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("mask", ["causal", "window"])
 def test_sizes_and_masks(case, mask):
-    make, sizes, encoding = case
-    q, k, v = make(*sizes)
-    encoding, queries, keys = encoding(), q.shape[2], k.shape[2]
+    sizes, make = case
+    q, k, v = tensors(*sizes)
+    encoding, queries, keys = make().cuda(), q.shape[2], k.shape[2]
     k_pos = torch.arange(keys, device="cuda")
     pos = k_pos[keys - queries :]
 
@@ -195,7 +195,7 @@ def test_a_query_that_sees_no_key_gets_0_and_finite_gradients():
 
 @pytest.mark.parametrize("name", ["NoPE", "RoPE", "ALiBi", "T5", "Shaw", "FoX", "PaTH"])
 def test_a_cache_gives_the_whole_texts_output(name):
-    card = next(card for card in CATALOG if card.name == name)
+    card = find(name)
     layer, x, _, mask = layer_and_input(card, 40)
     layer, x, cache = layer.cuda(), x.cuda(), Cache()
     with torch.no_grad():
@@ -233,7 +233,7 @@ def test_a_long_text_needs_no_matrix_of_its_bias():
 @pytest.mark.skipif(VERSION < (2, 13), reason="`attend` is compiled from torch 2.13 on")
 @pytest.mark.parametrize("name", ["RoPE", "ALiBi", "T5"])
 def test_a_compiled_layer_equals_the_layer(name):
-    card = next(card for card in CATALOG if card.name == name)
+    card = find(name)
     layer, x, pos, _ = layer_and_input(card)
     layer, x, pos = layer.cuda(), x.cuda(), pos.cuda()
     compiled = torch.compile(layer, fullgraph=True)

@@ -30,7 +30,7 @@ class ScoreBias:
     - `distance`: f(head, offset), set only if the bias depends on nothing more; its values are
       stored as one vector per head
     - `q_pos`, `k_pos`: the positions of which the bias is a function
-    - `compiles`: False if FlexAttention takes minutes to compile the function that `pair` returns
+    - `compiles`: False if FlexAttention takes too long on CUDA to compile the result of `pair`
     - `scores`: f(rows, keys), the complete scores, for a bias that cannot be separated from q · k
 
     Facts about `attended`, the form for the CPU:

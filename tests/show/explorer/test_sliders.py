@@ -48,6 +48,6 @@ def test_published_bases_can_be_set_and_are_marked(encodings):
 
 def test_the_strength_of_alibi_can_be_turned(encodings):
     slider = encodings["alibi"]["sliders"]["strength"]
-    for strength, slopes in zip(slider["values"], slider["constants"]["rates64"], strict=True):
+    for strength, slopes in zip(slider["values"], slider["constants"]["slopes"], strict=True):
         wanted = [strength * 2 ** (-8 * (h + 1) / 4) for h in range(4)]
         assert [abs(slope) for slope in slopes["values"]] == pytest.approx(wanted)

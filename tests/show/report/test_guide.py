@@ -220,8 +220,13 @@ def test_the_stores_hold_these_numbers():
         )
     for period, shares in guide.ONE_PERIOD.items():
         assert shares == tuple(
-            round(100 * mean("one-period-8", f"period {period}", 8 + period + more))
-            for more in (0, 1)
+            round(100 * mean("one-period-8", row, 8 + period + more))
+            for row, more in (
+                (f"period {period}", 0),
+                (f"period {period}", 1),
+                ("none", 0),
+                ("taught", 0),
+            )
         )
     with_four = tuple(round(mean("shape-text", "alibi", 128, cropped=cut), 3) for cut in (0, 1))
     assert with_four == guide.ALIBI

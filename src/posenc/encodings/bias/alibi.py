@@ -67,21 +67,13 @@ class ALiBi(Encoding):
     def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
         self.heads, self.strength = heads, float(number(strength, "strength"))
-        # The factor of the distance, for scores in float64 and in float32
-        self.rates64, self.rates = -self.slopes, -self.slopes.float()
-
-    @property
-    def slopes(self) -> Tensor:
-        """The slope of each head, multiplied by `strength`, in float64."""
-        return self.strength * slopes(self.heads)
+        self.slopes = self.strength * slopes(heads)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        rates = self.rates64 if q.dtype is torch.float64 else self.rates
-        if not q.is_cpu:
-            rates = rates.to(q.device)
-        f = lambda h, δ: (rates.view(-1, 1, 1) if h is None else rates[h]) * δ.abs()  # noqa: E731
+        m = self.slopes.to(q.device, torch.float64 if q.dtype is torch.float64 else torch.float32)
+        f = lambda h, δ: -(m.view(-1, 1, 1) if h is None else m[h]) * δ.abs()  # noqa: E731
         return DistanceBias(f, q, q_at, k_at, all_heads=True)
 
 

@@ -98,8 +98,7 @@ class T5Bias(Encoding):
         self.reach = count(reach, "reach", most=MOST_REACH)
         self.bidirectional = switch(bidirectional, "bidirectional")
         first = starts(buckets // 2 if bidirectional else buckets, reach)
-        self.first = torch.tensor(first, device="cpu")
-        self.later = self.first[1:]
+        self.later = torch.tensor(first[1:], device="cpu")
         room("a table", 2 * reach + 1, heads)
         self.weight = nn.Parameter(torch.randn(buckets, heads) * 0.1)
 
